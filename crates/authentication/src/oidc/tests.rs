@@ -1,3 +1,5 @@
+//! Tests of the configuration of issuers and of their tokens.
+
 use proptest::prelude::*;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::{Value, json, value};

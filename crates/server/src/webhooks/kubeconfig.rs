@@ -238,8 +238,7 @@ mod tests {
 
     #[test]
     fn kubeconfig_describes_server_authority_and_credentials() {
-        let cluster =
-            "{server: 'https://h.example:8443/authorize', certificate-authority: ca.pem, tls-server-name: other}";
+        let cluster = "{server: 'https://h.example:8443/authorize', certificate-authority: ca.pem, tls-server-name: other}";
         let read = endpoint(cluster, "{token: abc}").unwrap();
         assert_eq!(
             (&*read.authority, &*read.path, &*read.server_name),

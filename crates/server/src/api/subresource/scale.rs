@@ -72,7 +72,8 @@ impl Api {
                     SentChange::Patch(_) => ScaleChange::Patch(&patch),
                     SentChange::Apply(config, force) => ScaleChange::Apply(config, *force),
                 };
-                let (resource_type, namespace, name) = (&target.resource_type, &target.namespace, &target.name);
+                let (resource_type, namespace, name) =
+                    (&target.resource_type, &target.namespace, &target.name);
                 let scaled = ScaleTarget { resource_type, namespace, name };
                 let decided = rescale(scaled, &record, change, &writer, context)?;
                 warnings = [&early_warnings[..], &decided.warnings].concat();
@@ -88,8 +89,9 @@ impl Api {
             Ok(WriteResult::DryRun(object) | WriteResult::Removed(object)) => Ok(object),
             Err(status) => Err(status),
         };
-        let response = workload
-            .and_then(|workload| Ok(responses::value(200, expected, scale_of(&target.resource_type, &workload)?, form, pretty)));
+        let response = workload.and_then(|workload| {
+            Ok(responses::value(200, expected, scale_of(&target.resource_type, &workload)?, form, pretty))
+        });
         responses::with_warnings(response, &warnings)
     }
 }
