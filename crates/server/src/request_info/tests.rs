@@ -167,7 +167,7 @@ proptest! {
             }
             Route::Document(parts) => {
                 prop_assert!(!info.is_resource, "{}", path);
-                // What a rule about a path covers is what is served.
+                // A rule about a path covers exactly this document.
                 let trimmed = info.path.trim_start_matches('/').trim_end_matches('/');
                 prop_assert_eq!(trimmed, parts.join("/"), "{}", path);
             }
