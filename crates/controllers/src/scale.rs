@@ -2,7 +2,7 @@
 
 use setpoint_api::labels::{Expression, Selector};
 use setpoint_api::quote::Quoted;
-use setpoint_api::{Map, Value, resources};
+use setpoint_api::{Value, resources};
 use setpoint_reconcile::{Object, View, WorldReader};
 use setpoint_views::custom_resource_definition::{
     CustomResourceDefinition, CustomResourceSubresourceScale, custom_resource,
@@ -72,18 +72,6 @@ pub fn find<'a>(
     }))
 }
 
-/// Merge patch of an object that sets its desired number of pods.
-#[must_use]
-pub fn patch(world: &WorldReader<'_>, object: &Object, replicas: i64) -> Value {
-    let paths = custom_paths(world, object.key().resource().as_str());
-    let path = paths.map_or(".spec.replicas", |paths| &*paths.spec_replicas_path);
-    fields(path).iter().rev().fold(Value::from(replicas), |inner, field| {
-        let mut map = Map::new();
-        map.insert(*field, inner);
-        Value::Map(map)
-    })
-}
-
 /// Paths of the scale of a custom resource, in the version that is stored; if that has none, in the first that has one.
 /// `None` for built-in resources.
 fn custom_paths<'a>(world: &WorldReader<'a>, resource: &str) -> Option<&'a CustomResourceSubresourceScale> {
@@ -144,7 +132,7 @@ fn selector(value: &Value) -> Option<Selector> {
 
 #[cfg(test)]
 mod tests {
-    use setpoint_api::{json, value};
+    use setpoint_api::value;
     use setpoint_sim::cluster::Cluster;
 
     use super::*;
@@ -174,7 +162,6 @@ mod tests {
             let scale = find(version, "x").unwrap().unwrap();
             assert_eq!((scale.replicas, scale.current), (3, 2));
             assert_eq!(scale.selector.unwrap().to_string(), "app=web");
-            assert_eq!(json::to_text(&patch(&reader, scale.object, 5)), r#"{"spec":{"size":5}}"#);
         }
         assert!(find("v1", "missing").unwrap().is_none());
         assert_eq!(

@@ -13,7 +13,7 @@ use setpoint_api::{Key, Resource, Value};
 use setpoint_store::Snapshot;
 
 use self::policy::PREFIX;
-pub use self::policy::{Level, LevelVersion, PodSecurityConfig, Policy, Version};
+pub use self::policy::{Level, LevelVersion, PodSecurityConfig, Policy, PolicyVersion};
 use super::{AdmissionInput, Findings, contains_text};
 use crate::codec;
 

@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind};
 
 use proptest::prelude::*;
 
-use super::super::pod_security::{Level, Version};
+use super::super::pod_security::{Level, PolicyVersion};
 use super::*;
 use crate::mangled::mangled;
 
@@ -99,7 +99,7 @@ fn plugins_are_configured_inline_or_by_file() {
     let security = &config.pod_security;
     assert_eq!(
         (security.defaults.enforce.level, security.defaults.enforce.version),
-        (Level::Baseline, Version::Minor(25))
+        (Level::Baseline, PolicyVersion::Minor(25))
     );
     assert_eq!(
         (security.defaults.audit.level, security.defaults.warn.level),
