@@ -15,6 +15,8 @@ mod mutants;
 mod planners;
 #[path = "campaign/properties.rs"]
 mod properties;
+#[path = "campaign/quota_walk.rs"]
+mod quota_walk;
 
 use std::time::Duration;
 

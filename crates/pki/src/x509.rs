@@ -18,10 +18,22 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::error::X509Error;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer;
-use x509_parser::x509::AttributeTypeAndValue;
+use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
 /// Object identifier of the curve P-521.
 const P521: &str = "1.3.132.0.35";
+
+/// Prefix of the object identifiers of standard attributes: 2.5.4.
+const STANDARD_ATTRIBUTE: [u8; 2] = [0x55, 4];
+const COMMON_NAME: u8 = 3;
+/// Standard attributes of a signed subject: common name, serial number, country, locality, province, street, organization,
+/// organizational unit and postal code.
+const ATTRIBUTES: [u8; 9] = [COMMON_NAME, 5, 6, 7, 8, 9, 10, 11, 17];
+const OID_TAG: u8 = 6;
+const SEQUENCE_TAG: u8 = 0x30;
+const SET_TAG: u8 = 0x31;
+/// Bit of a length that is followed by its bytes.
+const LONG_LENGTH: u8 = 0x80;
 
 /// Failure to parse a request or a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,7 +82,7 @@ impl SubjectAltNames {
 /// A well-formed request with a valid signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateRequest {
-    /// Subject, DER-encoded.
+    /// Subject for the certificate, DER-encoded: see [`signable_subject`].
     pub subject: Vec<u8>,
     /// Public key, DER-encoded.
     pub public_key: Vec<u8>,
@@ -116,7 +128,7 @@ impl CertificateRequest {
         // Of several common names the last one counts, as in Go's parser.
         let common_name = info.subject.iter_common_name().last().map(text).transpose()?;
         Ok(CertificateRequest {
-            subject: info.subject.as_raw().to_vec(),
+            subject: signable_subject(&info.subject),
             public_key: info.subject_pki.raw.to_vec(),
             common_name: common_name.unwrap_or_default(),
             organizations,
@@ -173,6 +185,52 @@ fn check_signature(request: &X509CertificationRequest<'_>) -> Result<(), ParseX5
         }
         _ => ParseX509Error::Signature("x509: Ed25519 verification failure"),
     })
+}
+
+/// Returns a subject without the attributes that upstream's signer drops: those that are not of a standard type, such as
+/// the UID of a user, which nothing approves, and all common names but the last.
+fn signable_subject(subject: &X509Name<'_>) -> Vec<u8> {
+    let is_common_name = |id: &[u8]| id == [STANDARD_ATTRIBUTE[0], STANDARD_ATTRIBUTE[1], COMMON_NAME];
+    let mut names_left = subject.iter_common_name().count();
+    let mut sets = Vec::new();
+    for set in subject.iter_rdn() {
+        let mut attributes = Vec::new();
+        for attribute in set.iter() {
+            let id = attribute.attr_type().as_bytes();
+            let is_last = !is_common_name(id) || {
+                names_left -= 1;
+                names_left == 0
+            };
+            let kind = id.strip_prefix(&STANDARD_ATTRIBUTE);
+            if is_last && kind.is_some_and(|kind| matches!(kind, [kind] if ATTRIBUTES.contains(kind))) {
+                let value = attribute.attr_value();
+                let tag = u8::try_from(value.tag().0).unwrap_or(OID_TAG);
+                attributes
+                    .extend(der(SEQUENCE_TAG, &[der(OID_TAG, id), der(tag, value.as_bytes())].concat()));
+            }
+        }
+        if !attributes.is_empty() {
+            sets.extend(der(SET_TAG, &attributes));
+        }
+    }
+    der(SEQUENCE_TAG, &sets)
+}
+
+/// Encodes a value with its tag and length.
+fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = content.len().to_be_bytes();
+    let length = &length[content.len().leading_zeros() as usize / 8..];
+    let mut encoded = vec![tag];
+    match length {
+        [] => encoded.push(0),
+        [short] if *short < LONG_LENGTH => encoded.push(*short),
+        long => {
+            encoded.push(LONG_LENGTH | u8::try_from(long.len()).unwrap_or_default());
+            encoded.extend_from_slice(long);
+        }
+    }
+    encoded.extend_from_slice(content);
+    encoded
 }
 
 fn names(request: &X509CertificationRequest<'_>) -> Result<SubjectAltNames, ParseX509Error> {
@@ -276,6 +334,34 @@ mod tests {
             let answer = request.to_answer();
             assert_eq!(setpoint_api::json::to_text(answer.get("ipAddresses").unwrap()), r#"["10.0.0.1"]"#);
             assert_eq!(setpoint_api::json::to_text(answer.get("uris").unwrap()), r#"["spiffe://x"]"#);
+        }
+    }
+
+    #[test]
+    fn signed_subject_has_standard_attributes_and_one_common_name() {
+        let key = KeyPair::generate().unwrap();
+        let plain = CertificateRequest::from_der(&request_der(&key)).unwrap();
+        let mut params = CertificateParams::new(["a.example".to_owned(), "10.0.0.1".to_owned()]).unwrap();
+        // The attribute with the UID of a user.
+        params.distinguished_name.push(DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]), "u-1");
+        params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+        params.distinguished_name.push(DnType::CommonName, "system:node:n");
+        let with_uid = params.serialize_request(&key).unwrap();
+        let with_uid = CertificateRequest::from_der(with_uid.der()).unwrap();
+        assert_eq!(with_uid.common_name, "system:node:n");
+        let (rest, subject) = X509Name::from_der(&with_uid.subject).unwrap();
+        assert!(rest.is_empty());
+        let mut types: Vec<String> =
+            subject.iter_attributes().map(|one| one.attr_type().to_id_string()).collect();
+        types.sort();
+        assert_eq!(types, ["2.5.4.10", "2.5.4.3"]);
+        let (_, subject) = X509Name::from_der(&plain.subject).unwrap();
+        assert_eq!(subject.iter_common_name().next().unwrap().as_str(), Ok("system:node:n"));
+        // Lengths of one, two and three bytes.
+        for count in [0, 1, 127, 128, 255, 256, 70_000] {
+            let encoded = der(0x04, &vec![7; count]);
+            let (rest, any) = x509_parser::asn1_rs::Any::from_der(&encoded).unwrap();
+            assert!(rest.is_empty() && any.as_bytes().len() == count, "{count}");
         }
     }
 

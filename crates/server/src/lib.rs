@@ -35,6 +35,8 @@ pub mod kubeconfig;
 pub mod list;
 pub mod loop_report;
 pub mod loop_writes;
+#[cfg(test)]
+mod mangled;
 pub mod media;
 pub mod metrics;
 pub mod nodes;

@@ -151,8 +151,9 @@ pub(crate) fn decode(path: &str) -> Option<Cow<'_, str>> {
             bytes.push(*first);
             continue;
         }
-        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        // Not `from_str_radix`, which accepts a sign.
+        let digit = |index: usize| (*rest.get(index)? as char).to_digit(16);
+        bytes.push(u8::try_from(digit(0)? << 4 | digit(1)?).ok()?);
         rest = &rest[2..];
     }
     String::from_utf8(bytes).ok().map(Cow::Owned)
@@ -208,6 +209,9 @@ mod tests {
             ("/api/v1//configmaps", "nothing"),
             ("/api/v1/namespaces/a/configmaps/x/y/z", "nothing"),
             ("/api/v1/namespaces/a/configmaps/%zz", "nothing"),
+            ("/api/v1/namespaces/a/configmaps/%+a", "nothing"),
+            ("/api/v1/namespaces/a/configmaps/%2", "nothing"),
+            ("/api/v1/namespaces/a/configmaps/%ff", "nothing"),
             ("/apis/none/v1/things", "nothing"),
         ] {
             assert_eq!(describe(path), expected, "{path}");

@@ -7,6 +7,8 @@ mod test_server;
 
 #[path = "access/escalation.rs"]
 mod escalation;
+#[path = "access/matrix.rs"]
+mod matrix;
 #[path = "access/never_gains.rs"]
 mod never_gains;
 #[path = "access/reviews.rs"]

@@ -202,7 +202,8 @@ async fn forwarded_request_has_the_identity_of_its_user_alone() {
             assert_eq!(response.status(), 200, "{backend_alpn} {alpn}");
             let text = String::from_utf8(read(response.into_body()).await.unwrap()).unwrap();
             let expected = "authorization=[] x-remote-user=[kubernetes-admin] \
-                            x-remote-group=[system:masters,system:authenticated] others=[]";
+                            x-remote-group=[system:masters,system:authenticated] \
+                            others=[x-remote-extra-authentication.kubernetes.io%2fcredential-id]";
             assert_eq!(text, expected, "{backend_alpn} {alpn}");
         }
         assert_eq!(extension.connections(), 1, "connections are kept alive: {backend_alpn}");

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "api/access_cost.rs"]
+mod access_cost;
 #[path = "api/admission.rs"]
 mod admission;
 #[path = "api/authentication.rs"]
@@ -24,8 +26,12 @@ mod effects;
 mod fairness;
 #[path = "api/fuzz.rs"]
 mod fuzz;
+#[path = "api/hostile_credentials.rs"]
+mod hostile_credentials;
 #[path = "api/hostile_definitions.rs"]
 mod hostile_definitions;
+#[path = "api/hostile_requests.rs"]
+mod hostile_requests;
 #[path = "api/impersonation.rs"]
 mod impersonation;
 #[path = "api/issuer_server.rs"]

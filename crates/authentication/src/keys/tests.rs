@@ -108,4 +108,18 @@ proptest! {
             prop_assert!(!key.public().verifies(algorithm, jwt.signed.as_bytes(), &jwt.signature));
         }
     }
+
+    #[test]
+    fn mangled_pem_is_read_or_rejected(at in 0..400_usize, byte in any::<u8>(), cut in 0..400_usize) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::default().self_signed(&key).unwrap();
+        for pem in [key.serialize_pem(), key.public_key_pem(), certificate.pem()] {
+            let mut bytes = pem.into_bytes();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            for text in [&bytes[..], &bytes[..cut.min(bytes.len())]] {
+                let _ = (public_keys(text), signing_key(text), certificates(text));
+            }
+        }
+    }
 }

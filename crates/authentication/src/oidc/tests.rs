@@ -381,4 +381,61 @@ proptest! {
             let _ = authenticate(&verifier, fields);
         }
     }
+
+    #[test]
+    fn mangled_configuration_is_read_or_rejected(bytes in mangled(WHOLE)) {
+        if let Ok(configuration) = decode(&bytes) {
+            let _ = validate(&configuration, &[]);
+        }
+    }
+
+    #[test]
+    fn mangled_documents_of_issuers_are_read_or_rejected(
+        document in mangled(r#"{"issuer":"https://i","jwks_uri":"https://i/keys","extra":[1,{}]}"#),
+        set in mangled(JWKS),
+    ) {
+        let issuer = configuration("- issuer: {url: https://i, audiences: [a]}").jwt.remove(0).issuer;
+        let _ = keys_url(&issuer, &document);
+        let _ = keys(&set);
+    }
+}
+
+/// Configuration with every field.
+const WHOLE: &str = "apiVersion: apiserver.config.k8s.io/v1
+kind: AuthenticationConfiguration
+anonymous: {enabled: true, conditions: [{path: /livez}]}
+jwt:
+- issuer: {url: https://i, discoveryURL: https://d/x, audiences: [a, b], audienceMatchPolicy: MatchAny}
+  claimValidationRules:
+  - {claim: hd, requiredValue: example.com}
+  - {expression: claims.exp - claims.nbf <= 86400, message: too long}
+  claimMappings:
+    username: {expression: claims.sub}
+    groups: {claim: roles, prefix: 'g:'}
+    uid: {claim: uid}
+    extra: [{key: example.com/tenant, valueExpression: claims.tenant}]
+  userValidationRules: [{expression: '!user.username.startsWith(\"system:\")', message: reserved}]
+";
+
+/// JSON Web Key Set with both types of keys.
+const JWKS: &str = r#"{"keys":[{"use":"sig","kty":"RSA","kid":"a","alg":"RS256","n":"u1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0g","e":"AQAB"},
+    {"kty":"EC","crv":"P-256","kid":"b","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}"#;
+
+/// A text with bytes replaced, inserted, removed or cut off.
+fn mangled(text: &'static str) -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec((0..text.len(), any::<u8>(), 0..4_u8), 1..12).prop_map(move |edits| {
+        let mut bytes = text.as_bytes().to_vec();
+        for (at, byte, kind) in edits {
+            let at = at.min(bytes.len().saturating_sub(1));
+            match kind {
+                _ if bytes.is_empty() => bytes.push(byte),
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                2 => drop(bytes.remove(at)),
+                _ if byte < 16 => bytes.truncate(at),
+                _ => bytes[at] ^= 1 << (byte % 8),
+            }
+        }
+        bytes
+    })
 }

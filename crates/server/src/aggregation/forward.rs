@@ -31,7 +31,10 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 const TUNNEL_BUFFER_BYTES: usize = 32 * 1024;
 
 const REMOTE_USER: HeaderName = HeaderName::from_static("x-remote-user");
+const REMOTE_UID: HeaderName = HeaderName::from_static("x-remote-uid");
 const REMOTE_GROUP: HeaderName = HeaderName::from_static("x-remote-group");
+/// Prefix of headers with extra fields.
+const REMOTE_EXTRA_PREFIX: &str = "x-remote-extra-";
 /// Prefix of all headers with the identity of a user.
 const REMOTE_PREFIX: &str = "x-remote-";
 /// Prefix of impersonation headers, which this server has handled.
@@ -150,10 +153,33 @@ fn outgoing(
 /// Sets the headers with the identity of a user.
 pub(super) fn insert_identity(headers: &mut HeaderMap, identity: &Identity) -> Result<(), http::Error> {
     headers.insert(REMOTE_USER, HeaderValue::from_bytes(identity.user.as_bytes())?);
+    if !identity.uid.is_empty() {
+        headers.insert(REMOTE_UID, HeaderValue::from_bytes(identity.uid.as_bytes())?);
+    }
     for group in &identity.groups {
         headers.append(REMOTE_GROUP, HeaderValue::from_bytes(group.as_bytes())?);
     }
+    // Extra fields can restrict what the user may do.
+    for (key, values) in &identity.extra {
+        let name = HeaderName::from_bytes(format!("{REMOTE_EXTRA_PREFIX}{}", escape_key(key)).as_bytes())?;
+        for value in values {
+            headers.append(&name, HeaderValue::from_bytes(value.as_bytes())?);
+        }
+    }
     Ok(())
+}
+
+/// Escapes the bytes of a key that the name of a header must not have, and the percent sign.
+fn escape_key(key: &str) -> String {
+    let mut escaped = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
 }
 
 /// Removes the headers that concern one connection alone (RFC 9110, section 7.6.1).
@@ -260,5 +286,28 @@ impl Frames for ForwardedFrames {
 
     fn has_failed(&self) -> bool {
         self.has_failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_authentication::request_header::RequestHeaders;
+
+    use super::*;
+
+    #[test]
+    fn extension_api_server_gets_the_whole_identity() {
+        let mut identity = Identity::new("ann", vec!["devs".to_owned(), "ops".to_owned()]);
+        identity.uid = "u-1".to_owned();
+        let extra = [("example.com/scopes", &["read", "list"][..]), ("100%", &["x"]), ("ä b", &["y"])];
+        for (key, values) in extra {
+            identity.extra.insert(key.to_owned(), values.iter().map(|value| (*value).to_owned()).collect());
+        }
+        let mut headers = HeaderMap::new();
+        insert_identity(&mut headers, &identity).unwrap();
+        assert_eq!(headers["x-remote-extra-example.com%2fscopes"], "read");
+        // As the extension API server reads it.
+        let read = RequestHeaders::standard().identity(&headers).unwrap();
+        assert_eq!(read, Some(identity));
     }
 }

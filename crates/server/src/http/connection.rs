@@ -11,6 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_rustls::server::TlsStream;
 
@@ -225,13 +226,14 @@ where
                 }
                 return;
             }
-            changed = phase.changed() => {
+            // A client that floods the connection uses up the budget of its task, which must not hide the clock.
+            changed = unconstrained(phase.changed()) => {
                 if changed.is_err() || *phase.borrow_and_update() == Phase::Ended {
                     return;
                 }
                 retire(served.as_mut());
             }
-            _ = ticks.tick() => {
+            _ = unconstrained(ticks.tick()) => {
                 let activity = &connection.activity;
                 let progress = activity.progress.load(Ordering::Relaxed);
                 let is_unchanged = progress == std::mem::replace(&mut last_progress, progress);

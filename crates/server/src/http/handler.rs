@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, DATE, HOST, HeaderName, HeaderValue, UPGRADE};
+use http::uri::Authority;
 use http::{HeaderMap, Method, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -87,9 +88,8 @@ async fn admit(
     now: u64,
 ) -> Result<AdmittedRequest, Box<Response>> {
     let reject = |status: Status| Box::new(responses::status(&status));
-    if parts.version == Version::HTTP_11 {
-        check_host(&parts.headers).map_err(reject)?;
-    }
+    check_target(&parts).map_err(reject)?;
+    check_host(&parts).map_err(reject)?;
     let service = &connection.shared.service;
     let certificate = connection.certificate.as_ref().map(|certificate| certificate.proof(now));
     let credentials = Credentials { headers: &parts.headers, path: parts.uri.path(), certificate };
@@ -213,13 +213,33 @@ fn panicked(shared: &Shared, method: &Method, path: &str) -> Response {
     responses::status(&Status::internal_error("the server panicked while handling this request: see its log"))
 }
 
-/// 400 for an HTTP/1.1 request without exactly one `Host`, as RFC 9112 requires.
-fn check_host(headers: &HeaderMap) -> Result<(), Status> {
-    let mut hosts = headers.get_all(HOST).iter();
+/// 400 for a target that is no path: `*`, or the authority of a CONNECT.
+fn check_target(parts: &http::request::Parts) -> Result<(), Status> {
+    if parts.uri.path().starts_with('/') {
+        return Ok(());
+    }
+    Err(Status::bad_request("the target of the request must be a path"))
+}
+
+/// 400 for an HTTP/1.1 request without exactly one `Host`, as RFC 9112 requires, and for an HTTP/2 request whose `Host`
+/// differs from its authority, as RFC 9113 recommends: a proxy and this server could take it for different hosts.
+fn check_host(parts: &http::request::Parts) -> Result<(), Status> {
+    let mut hosts = parts.headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
-        (Some(_), None) => Ok(()),
-        (None, _) => Err(Status::bad_request("missing required Host header")),
-        (Some(_), Some(_)) => Err(Status::bad_request("too many Host headers")),
+        (_, Some(_)) => Err(Status::bad_request("too many Host headers")),
+        (None, None) if parts.version == Version::HTTP_11 => {
+            Err(Status::bad_request("missing required Host header"))
+        }
+        (Some(host), None) if parts.version == Version::HTTP_2 => {
+            let is_same =
+                |authority: &Authority| host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes());
+            if parts.uri.authority().is_none_or(is_same) {
+                Ok(())
+            } else {
+                Err(Status::bad_request("the Host header differs from the authority of the request"))
+            }
+        }
+        _ => Ok(()),
     }
 }
 

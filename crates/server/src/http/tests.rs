@@ -1,5 +1,7 @@
 //! HTTP server with real sockets, TLS and clients, over both protocols.
 
+mod http1_attacks;
+mod http2_attacks;
 mod isolation;
 
 use std::future::poll_fn;
@@ -43,6 +45,8 @@ struct Sample {
     /// Notified when a request that waits for its seats gives up.
     gave_up: Arc<Notify>,
     stream_gone: Arc<Notify>,
+    /// Methods and paths of the requests that were answered.
+    answered: Mutex<Vec<String>>,
 }
 
 impl Default for Sample {
@@ -55,6 +59,7 @@ impl Default for Sample {
             entered: Arc::default(),
             gave_up: Arc::default(),
             stream_gone: Arc::default(),
+            answered: Mutex::default(),
         }
     }
 }
@@ -139,6 +144,7 @@ impl Service for Sample {
     }
 
     fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Response> + Send + '_>> {
+        self.answered.lock().push(format!("{} {}", request.method, request.path));
         assert_ne!(request.path, "/panic", "a service that panics at once");
         Box::pin(async move {
             let body = match request.path.as_str() {

@@ -110,20 +110,17 @@ impl Grant<'_> {
         let plural = match &*reference.kind {
             "ClusterRole" => "clusterroles",
             "Role" => "roles",
-            _ => "",
+            // Validation rejects it: no binding of another kind is stored, and none grants anything.
+            _ => return Ok(()),
         };
-        let is_role = group == GROUP && !plural.is_empty();
-        if is_role && self.is_authorized("bind", plural, &reference.name) {
+        if group == GROUP && self.is_authorized("bind", plural, &reference.name) {
             return Ok(());
         }
         let Some(authorization) = self.context.authorization else { return Ok(()) };
         let policy = authorization.authorization.rbac().policy(self.context.snapshot);
-        let rules = policy.role(&reference, self.namespace()).map_err(|error| match plural {
-            "" => Status::internal_error(error),
-            _ => Status::not_found(
-                Qualified { group: GROUP, name: plural.strip_suffix('s').unwrap_or(plural) },
-                &reference.name,
-            ),
+        let rules = policy.role(&reference, self.namespace()).map_err(|_| {
+            let singular = plural.strip_suffix('s').unwrap_or(plural);
+            Status::not_found(Qualified { group: GROUP, name: singular }, &reference.name)
         })?;
         self.check_rules(rules)
     }

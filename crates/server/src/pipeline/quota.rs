@@ -77,10 +77,8 @@ pub fn charge(
     }
     let read = |value: &Value| object(resource_type, value, context).ok_or_else(encoding_error);
     let (new, old) = (read(new)?, old.map(read).transpose()?);
-    compute_charges(&quotas, &new, old.as_ref(), subresource, context).map_err(|rejection| match rejection {
-        Rejection::Forbidden(why) => Status::forbidden(resource_type.qualified(), &new.meta().name, why),
-        Rejection::Uncovered(why) => Status::unclassified(500, why),
-    })
+    compute_charges(&quotas, &new, old.as_ref(), subresource, context)
+        .map_err(|why| Status::forbidden(resource_type.qualified(), &new.meta().name, why))
 }
 
 impl Charges {
@@ -255,19 +253,6 @@ impl<'a> Quota<'a> {
     }
 }
 
-/// Reason to reject a write.
-enum Rejection {
-    Forbidden(String),
-    /// A scope without a quota, for which upstream has no status.
-    Uncovered(String),
-}
-
-impl From<String> for Rejection {
-    fn from(why: String) -> Rejection {
-        Rejection::Forbidden(why)
-    }
-}
-
 /// Checks an object against every quota that matches it, then charges them.
 fn compute_charges(
     quotas: &[Quota<'_>],
@@ -275,7 +260,7 @@ fn compute_charges(
     old: Option<&Object>,
     subresource: Subresource,
     context: &RequestContext<'_>,
-) -> Result<Charges, Rejection> {
+) -> Result<Charges, String> {
     let matching: Vec<&Quota<'_>> = quotas.iter().filter(|quota| quota.covers(new)).collect();
     for quota in &matching {
         quota.check(new)?;
@@ -288,7 +273,7 @@ fn compute_charges(
     let negative: Vec<&str> =
         total.iter().filter(|(_, amount)| amount.sign() < 0).map(|(name, _)| &**name).collect();
     if !negative.is_empty() {
-        return Err(format!("quota usage is negative for resource(s): {}", negative.join(",")).into());
+        return Err(format!("quota usage is negative for resource(s): {}", negative.join(",")));
     }
     let mut increase = total.clone();
     for (name, before) in old.map(|old| usage(old, context.now)).unwrap_or_default() {
@@ -316,7 +301,7 @@ fn compute_charges(
             "{} quotas of its namespace count it, at most {QUOTAS_MAX} are supported: remove some of them",
             matching.len()
         );
-        return Err(why.into());
+        return Err(why);
     }
     for quota in matching {
         let was_counted = was_counted(quota);

@@ -110,4 +110,70 @@ proptest! {
             Route::Usage(_) | Route::NotFound => {}
         }
     }
+
+    /// No spelling of a path reaches an object that its attributes do not name.
+    #[test]
+    fn mutated_paths_are_authorized_for_the_object_that_they_reach(
+        base in prop::sample::select(vec![
+            "/api/v1/namespaces/a/pods/p",
+            "/api/v1/namespaces/a/pods/p/log",
+            "/api/v1/namespaces/a/secrets/s",
+            "/api/v1/namespaces/a",
+            "/api/v1/nodes/n/proxy/x/y",
+            "/api/v1/watch/namespaces/a/secrets/s",
+            "/api/v1/secrets",
+            "/apis/apps/v1/namespaces/a/deployments/d/scale",
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles/r",
+            "/healthz/ping",
+            "/apis",
+        ]),
+        edits in prop::collection::vec((
+            any::<prop::sample::Index>(),
+            prop::sample::select(vec![
+                "/", "//", "/./", "/../", "/..;/", "%2f", "%2F", "%2e", "%2E%2e", "/%2e%2e/", "%252f", "%00", "%0a", ";",
+                ";x=y", "%3b", "?", "%3f", "#", "%23", "\\", "%5c", "%", "%+2", "%zz", "%ff", "%c0%af", "%e2%88%95", "é",
+                "watch/", "namespaces/", "status", ":", "*", " ", "+", ".", "..", "~",
+            ]),
+            any::<bool>(),
+        ), 0..5),
+    ) {
+        let mut path = base.to_owned();
+        for (at, text, is_replaced) in edits {
+            let starts: Vec<usize> = path.char_indices().map(|(at, _)| at).collect();
+            let at = starts[at.index(starts.len())];
+            let end = if is_replaced { path[at..].chars().next().map_or(at, |one| at + one.len_utf8()) } else { at };
+            path.replace_range(at..end, text);
+            if path.is_empty() {
+                path.push('/');
+            }
+        }
+        // The query begins at the first question mark.
+        let (path, query) = path.split_once('?').unwrap_or((path.as_str(), ""));
+        let attributes = RequestAttributes::parse(&Method::GET, path, query);
+        let info = attributes.info();
+        match route(path, Catalog::built_in()) {
+            Route::Objects(target) => {
+                let expected = &target.resource_type.info;
+                prop_assert!(info.is_resource, "{}", path);
+                prop_assert_eq!((info.group, info.version), (&*expected.group, &*expected.version), "{}", path);
+                prop_assert_eq!(info.resource, &*expected.plural, "{}", path);
+                prop_assert_eq!(info.subresource, &target.subresource, "{}", path);
+                prop_assert_eq!(info.name, &target.name, "{}", path);
+                let own = if info.resource == "namespaces" { &target.name } else { &target.namespace };
+                prop_assert_eq!(info.namespace, own, "{}", path);
+                prop_assert_eq!(info.verb == "watch", target.watch, "{}", path);
+                // Names with a slash or of relative paths cannot be stored.
+                let key = target.resource_type.key(&target.namespace, &target.name);
+                let is_odd = target.name.contains('/') || target.namespace.contains('/');
+                prop_assert!(!is_odd || key.is_err(), "{}", path);
+            }
+            Route::Document(parts) => {
+                prop_assert!(!info.is_resource, "{}", path);
+                // A rule about a path covers exactly this document.
+                let trimmed = info.path.trim_start_matches('/').trim_end_matches('/');
+                prop_assert_eq!(trimmed, parts.join("/"), "{}", path);
+            }
+            Route::Usage(_) | Route::NotFound => {}
+        }
+    }
 }

@@ -221,7 +221,10 @@ impl<'a> Kubeconfig<'a> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::mangled::mangled;
 
     fn endpoint(cluster: &str, user: &str) -> Result<WebhookEndpoint, String> {
         let dir = tempfile::tempdir().unwrap();
@@ -279,6 +282,27 @@ mod tests {
             ),
         ] {
             assert_eq!(endpoint(cluster, user).unwrap_err(), expected);
+        }
+    }
+
+    const WHOLE: &str = "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts:\n- {name: c, context: {cluster: s, user: u}}\n\
+        clusters:\n- name: s\n  cluster: {server: 'https://h.example:8443/a?b', certificate-authority-data: QUJD, tls-server-name: n}\n\
+        users:\n- name: u\n  user: {username: ann, password: p, client-certificate-data: QUJD, client-key-data: QUJD}\n";
+
+    proptest! {
+        #[test]
+        fn mangled_kubeconfig_is_read_or_rejected(bytes in mangled(WHOLE)) {
+            let path = Path::new("/missing/kubeconfig");
+            if let Err(error) = Kubeconfig::parse(path, &bytes).and_then(|read| read.endpoint()) {
+                let text = error.to_string();
+                prop_assert!(text.contains("/missing/") && !text.contains('\n'), "one line that names the file: {}", text);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_no_kubeconfig(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let read = Kubeconfig::parse(Path::new("/missing/kubeconfig"), &bytes);
+            prop_assert!(read.and_then(|read| read.endpoint()).is_err());
         }
     }
 }

@@ -137,3 +137,18 @@ fn role_with_too_many_combinations_is_refused() {
     );
     assert_eq!(code, 201, "a rule that is too wide for the index grants what it says");
 }
+
+#[test]
+fn binding_of_no_role_is_invalid() {
+    let server = server(PODS);
+    for (kind, group) in
+        [("", "rbac.authorization.k8s.io"), ("Group", "rbac.authorization.k8s.io"), ("Role", "apps")]
+    {
+        let body = binding("b", (kind, "own"), "ann").replacen("rbac.authorization.k8s.io", group, 1);
+        for path in ["clusterrolebindings", "namespaces/default/rolebindings"] {
+            let (code, message) = call(&server, "POST", path, &body);
+            assert!(matches!(code, 403 | 404 | 422), "{path} of {kind} in {group}: {code} {message}");
+        }
+    }
+    assert_eq!(call(&server, "POST", "clusterrolebindings", r#"{"metadata":{"name":"b"}}"#).0, 422);
+}

@@ -129,3 +129,90 @@ proptest! {
         }
     }
 }
+
+/// A write of labels, an aggregation rule or a role with the label that the aggregated role selects.
+fn labeled_write() -> impl Strategy<Value = (&'static str, String, String)> {
+    let name = prop::sample::select(&["r0", "r1", "own", "sum", "strong", "view", "cluster-admin"][..]);
+    (name, rules(), 0..5_u8).prop_map(|(name, rules, kind)| {
+        let label = r#""labels":{"sum":"yes"}"#;
+        let path = format!("{RBAC}/clusterroles/{name}");
+        match kind {
+            0 => ("PATCH", path, format!(r#"{{"metadata":{{{label}}}}}"#)),
+            1 => ("PATCH", path, format!(r#"{{"metadata":{{{label}}},"rules":{rules}}}"#)),
+            2 => {
+                let selectors = r#"{"clusterRoleSelectors":[{"matchLabels":{"kubernetes.io/bootstrapping":"rbac-defaults"}}]}"#;
+                ("PATCH", path, format!(r#"{{"aggregationRule":{selectors}}}"#))
+            }
+            3 => {
+                let body = format!(r#"{{"metadata":{{"name":"{name}",{label}}},"rules":{rules}}}"#);
+                ("POST", format!("{RBAC}/clusterroles"), body)
+            }
+            _ => ("PUT", path, format!(r#"{{"metadata":{{"name":"{name}",{label}}},"rules":{rules}}}"#)),
+        }
+    })
+}
+
+/// Does what the aggregation controller does: each aggregated role gets the rules of the roles that it selects.
+fn aggregate(server: &TestServer) {
+    let roles = server.object(&format!("{RBAC}/clusterroles"));
+    let roles = roles.get("items").and_then(Value::as_list).unwrap();
+    for role in roles {
+        let selectors = role.at(&["aggregationRule", "clusterRoleSelectors"]).and_then(Value::as_list);
+        let Some([selector]) = selectors else { continue };
+        let wanted = selector.get("matchLabels").and_then(Value::as_map).unwrap();
+        let (key, value) = wanted.iter().next().unwrap();
+        let name = role.str_at(&["metadata", "name"]);
+        let selected = roles.iter().filter(|other| {
+            other.str_at(&["metadata", "name"]) != name
+                && other.at(&["metadata", "labels", key]) == Some(value)
+        });
+        let rules: Vec<Value> = selected
+            .flat_map(|other| other.get("rules").and_then(Value::as_list).unwrap_or_default().to_vec())
+            .collect();
+        let mut patch = Value::map();
+        patch.make_map().insert("rules", rules);
+        assert_eq!(
+            server.call("PATCH", &format!("{RBAC}/clusterroles/{name}"), &json::to_text(&patch)).0,
+            200
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    #[test]
+    fn aggregation_of_written_roles_never_adds_a_permission(
+        own in rules(),
+        writes in prop::collection::vec(prop_oneof![labeled_write(), write()], 1..16),
+    ) {
+        use setpoint_store::{Retention, Store};
+        let store = Store::in_memory(Retention::default());
+        let server = TestServer::over(store.clone());
+        let ann = user("ann", &[]);
+        let writer = r#"{"verbs":["create","update","patch","delete","get"],"apiGroups":["rbac.authorization.k8s.io"],
+            "resources":["roles","rolebindings","clusterroles","clusterrolebindings"]}"#;
+        let own = if own == "[]" { format!("[{writer}]") } else { own.replacen('[', &format!("[{writer},"), 1) };
+        grant(&server, "own", "ann", "", &own);
+        let everything = r#"{"metadata":{"name":"strong"},"rules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}]}"#;
+        server.create(&format!("{RBAC}/clusterroles"), everything);
+        // An aggregated role that ann already has, and that selects what ann may write.
+        let sum = r#"{"metadata":{"name":"sum"},"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"sum":"yes"}}]},"rules":[]}"#;
+        server.create(&format!("{RBAC}/clusterroles"), sum);
+        server.create(&format!("{RBAC}/clusterrolebindings"), &binding("sum", ("ClusterRole", "sum"), "ann"));
+        aggregate(&server);
+        let before = permissions(&server, &ann, &store.snapshot());
+        let mut accepted = Vec::new();
+        for (method, path, body) in writes {
+            let (code, reply): (u16, Value) = server.call_as(ann.clone(), method, &path, &body);
+            prop_assert!(code < 500, "{} {} {}: {}", method, path, body, json::to_text(&reply));
+            if code < 300 {
+                accepted.push(format!("{method} {path} {body}"));
+            }
+            aggregate(&server);
+            let after = permissions(&server, &ann, &store.snapshot());
+            let gained: Vec<&String> = after.iter().filter(|one| !before.contains(one)).collect();
+            prop_assert!(gained.is_empty(), "{:?} gained by {:#?}", gained, accepted);
+        }
+    }
+}

@@ -313,3 +313,28 @@ fn non_administrator_can_only_review_itself() {
     assert_eq!(call("GET", "/version", "").0, 200);
     assert_eq!(call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", "{}").0, 201);
 }
+
+#[test]
+fn token_requests_are_admitted_by_policies() {
+    const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1";
+    let server = TestServer::new();
+    account(&server);
+    let rule = r#"{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["serviceaccounts/token"]}"#;
+    let expression = "object.spec.audiences.all(one, one != 'vault')";
+    server.create(
+        &format!("{POLICIES}/validatingadmissionpolicies"),
+        &format!(
+            r#"{{"metadata":{{"name":"p"}},"spec":{{"matchConstraints":{{"resourceRules":[{rule}]}},
+            "validations":[{{"expression":"{expression}"}}]}}}}"#
+        ),
+    );
+    server.create(
+        &format!("{POLICIES}/validatingadmissionpolicybindings"),
+        r#"{"metadata":{"name":"b"},"spec":{"policyName":"p","validationActions":["Deny"]}}"#,
+    );
+    let (code, refused) = token(&server, r#"{"audiences":["vault"]}"#);
+    assert_eq!(code, 422, "{}", json::to_text(&refused));
+    assert!(refused.str_at(&["message"]).contains("ValidatingAdmissionPolicy 'p'"));
+    let (code, issued) = token(&server, r#"{"audiences":["other"]}"#);
+    assert_eq!(code, 201, "{}", json::to_text(&issued));
+}

@@ -14,19 +14,19 @@ use crate::api::{Api, accepted_form};
 use crate::authentication::DEFAULT_ISSUER;
 use crate::codec;
 use crate::exchange::{Request, Response};
-use crate::pipeline::admission::node_restriction;
+use crate::pipeline::PipelineResult;
 use crate::pipeline::create::uid;
 use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
-use crate::webhooks::{AdmissionRequest, Operation};
+use crate::webhooks::{AdmissionRequest, ForeignKind, Operation, dispatch};
 
 /// Validity of a token of a projected volume, which is extended for clients that do not read it again.
 const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
 const KIND: Qualified<'static> = Qualified { group: "authentication.k8s.io", name: "TokenRequest" };
 
 impl Api {
-    pub(super) fn issue(
+    pub(super) async fn issue(
         &self,
         request: &Request,
         target: &Target,
@@ -35,19 +35,14 @@ impl Api {
         let form = accepted_form(request)?;
         let definition = expected("authentication.k8s.io/v1", "TokenRequest")?;
         let (mut token_request, mut warnings) = object(request, target, query, definition)?;
-        let snapshot = self.store.snapshot();
-        let writer = writer(request, query, None)?;
-        let at = (target.namespace.as_str(), target.name.as_str());
-        let admission = AdmissionRequest::new(Operation::Create, &target.resource_type, at, &writer)
-            .for_subresource("token");
-        node_restriction::check(&admission, &token_request, None, &snapshot, &|attributes| {
-            self.authorization.authorize_now(attributes, &snapshot, None)
-        })?;
-        let account = codec::object(&self.find(target, &snapshot)?);
-        check_names(&token_request, target, &account)?;
         let rules = kinds::rules(KIND.group, KIND.name)
             .ok_or_else(|| Status::internal_error("there are no rules for TokenRequest"))?;
         rules.default(&mut token_request);
+        let mut token_request =
+            self.admit_token(request, target, query, (token_request, &mut warnings)).await?;
+        let snapshot = self.store.snapshot();
+        let account = codec::object(&self.find(target, &snapshot)?);
+        check_names(&token_request, target, &account)?;
         let mut errors = ErrorList::new();
         rules.validate(&token_request, &mut errors);
         if !errors.is_empty() {
@@ -64,6 +59,36 @@ impl Api {
             responses::value(201, definition, token_request, form, query.flag("pretty") == Some(true));
         responses::warn(&mut response, &warnings);
         Ok(response)
+    }
+
+    /// Has plugins, policies and webhooks admit a request. Returns it as they leave it.
+    async fn admit_token(
+        &self,
+        request: &Request,
+        target: &Target,
+        query: &QueryParams,
+        (token_request, warnings): (Value, &mut Vec<String>),
+    ) -> Result<Value, Status> {
+        let definition = expected("authentication.k8s.io/v1", KIND.name)?;
+        let writer = writer(request, query, None)?;
+        let at = (target.namespace.as_str(), target.name.as_str());
+        let mut admitted = token_request.clone();
+        self.perform(request, warnings, |context| {
+            let kind =
+                ForeignKind { group: KIND.group, version: "v1", kind: KIND.name, schema: definition.schema };
+            let admission = AdmissionRequest {
+                foreign_kind: Some(kind),
+                ..AdmissionRequest::new(Operation::Create, &target.resource_type, at, &writer)
+            }
+            .for_subresource("token");
+            admitted.clone_from(&token_request);
+            match dispatch::admit_unstored(&admission, &mut admitted, None, context) {
+                Ok(()) => Ok(PipelineResult::DryRun(Value::Null)),
+                Err(interruption) => interruption.into_result(),
+            }
+        })
+        .await?;
+        Ok(admitted)
     }
 
     /// Decides on audiences and validity of a token.

@@ -1,5 +1,6 @@
 //! Isolation: no client, connection or request blocks another.
 
+use super::tls::TlsState;
 use super::*;
 
 #[tokio::test]
@@ -160,6 +161,38 @@ async fn certificate_is_verified_again_while_its_connection_lives() {
     assert_eq!(user(start + years(100)), None, "it has expired");
     assert_eq!(user(start - years(40)), None, "it is not valid yet");
     assert_eq!(user(start + 1), admin);
+}
+
+proptest::proptest! {
+    #[test]
+    fn mutated_certificate_proves_no_user(
+        at in proptest::prelude::any::<proptest::sample::Index>(),
+        flip in 1..=255_u8,
+        cut in proptest::option::weighted(0.2, 0..600_usize),
+        rest in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..4),
+    ) {
+        static PKI: std::sync::LazyLock<(Pki, TlsState)> = std::sync::LazyLock::new(|| {
+            let pki = Pki::ephemeral(&["127.0.0.1".to_owned()], now(), 7).unwrap();
+            let state = Tls::new(&pki).unwrap().state();
+            (pki, state)
+        });
+        let (pki, state) = &*PKI;
+        let seconds = u64::try_from(now().0 / 1_000_000).unwrap();
+        let proof = |der: Vec<u8>| {
+            let certificate = tls::ClientCertificate::new(state.clone(), &[CertificateDer::from(der)], seconds);
+            (certificate.proof(seconds), certificate.is_valid(seconds))
+        };
+        let valid = CertificateDer::from_pem_slice(pki.admin.certificate.as_bytes()).unwrap().to_vec();
+        let mut mutated = valid.clone();
+        let at = at.index(mutated.len());
+        mutated[at] ^= flip;
+        mutated.truncate(cut.unwrap_or(usize::MAX));
+        mutated.extend(rest);
+        let (proof_of_mutated, is_valid) = proof(mutated);
+        proptest::prop_assert!(!matches!(proof_of_mutated.identity, Ok(Some(_))), "byte {}", at);
+        proptest::prop_assert!(proof_of_mutated.proxy.is_none() && !is_valid);
+        proptest::prop_assert!(proof(valid).1, "the certificate itself stays valid");
+    }
 }
 
 #[test]

@@ -43,8 +43,7 @@ pub(super) fn validate(pod: &Value, input: &AdmissionInput<'_>, _: &mut Findings
     let mut errors = Vec::new();
     let mut check = |path: &Path<'_>, policy: &str| {
         if policy != ALWAYS {
-            let error = FieldError::from(FieldError::not_supported(path, policy, &[ALWAYS]));
-            errors.push(input.forbidden(pod, &error.to_string()));
+            errors.push(FieldError::from(FieldError::not_supported(path, policy, &[ALWAYS])).to_string());
         }
     };
     for field in CONTAINERS {
@@ -59,13 +58,11 @@ pub(super) fn validate(pod: &Value, input: &AdmissionInput<'_>, _: &mut Findings
             check(&list.index(at).child("image").child("pullPolicy"), image.str_at(&["pullPolicy"]));
         }
     }
-    match errors.len() {
-        0 => Ok(()),
-        1 => Err(errors.remove(0)),
-        _ => {
-            let messages: Vec<&str> = errors.iter().map(|error| &*error.message).collect();
-            Err(Status::unclassified(500, format!("[{}]", messages.join(", "))))
-        }
+    match &errors[..] {
+        [] => Ok(()),
+        [one] => Err(input.forbidden(pod, one)),
+        // Upstream answers 500 for several errors.
+        several => Err(input.forbidden(pod, &format!("[{}]", several.join(", ")))),
     }
 }
 
@@ -126,6 +123,11 @@ mod tests {
         assert_eq!(
             error.message,
             "pods \"p\" is forbidden: spec.containers[0].imagePullPolicy: Unsupported value: \"Never\": supported values: \"Always\""
+        );
+        let error = review.run(|input| validate(&object(POD), input, &mut Findings::default())).unwrap_err();
+        assert_eq!(error.code, 403, "several errors");
+        assert!(
+            error.message.starts_with("pods \"p\" is forbidden: [spec.initContainers[0].imagePullPolicy: ")
         );
     }
 }

@@ -41,7 +41,8 @@ pub(super) fn validate(pod: &Value, input: &AdmissionInput<'_>, _: &mut Findings
         return Ok(());
     }
     check_conflicts(pod, &namespace_selector(input)?, input)?;
-    let allowed = parse(input.config().node_selectors.get(input.request.namespace))?;
+    let allowed = input.config().node_selectors.get(input.request.namespace);
+    let allowed = parse(allowed).map_err(|why| unusable(input, &why))?;
     let is_allowed = |(key, value): (&str, &Value)| allowed.get(key).map(String::as_str) == value.as_str();
     let mut selected = selector(pod);
     if allowed.is_empty() || selected.all(is_allowed) {
@@ -69,25 +70,30 @@ fn selector(pod: &Value) -> impl Iterator<Item = (&str, &Value)> {
 fn namespace_selector(input: &AdmissionInput<'_>) -> Result<Labels, Status> {
     let missing = || Status::not_found(Qualified { group: "", name: "namespaces" }, input.request.namespace);
     let namespace = input.namespace().ok_or_else(missing)?;
-    match metadata::entry(&namespace, "annotations", ANNOTATION) {
+    let parsed = match metadata::entry(&namespace, "annotations", ANNOTATION) {
         Some(text) => parse(Some(&text.to_owned())),
         None => parse(input.config().node_selectors.get(DEFAULT)),
-    }
+    };
+    parsed.map_err(|why| unusable(input, &why))
+}
+
+/// 403 of the namespace, whose selector has to be corrected. Upstream answers 500.
+fn unusable(input: &AdmissionInput<'_>, why: &str) -> Status {
+    Status::forbidden(Qualified { group: "", name: "namespaces" }, input.request.namespace, why)
 }
 
 /// Parses a node selector.
-fn parse(text: Option<&String>) -> Result<Labels, Status> {
+fn parse(text: Option<&String>) -> Result<Labels, String> {
     let mut labels = Labels::new();
-    let invalid = |why: String| Status::unclassified(500, why);
     for part in text.filter(|text| !text.is_empty()).into_iter().flat_map(|text| text.split(',')) {
         let sides: Vec<&str> = part.split('=').collect();
         let [key, value] = sides[..] else {
-            return Err(invalid(format!("invalid selector: [{}]", sides.join(" "))));
+            return Err(format!("invalid selector: [{}]", sides.join(" ")));
         };
         let (key, value) = (key.trim(), value.trim());
         for (given, faults) in [(key, label_key(key)), (value, label_value(value))] {
             if !faults.is_empty() {
-                return Err(invalid(format!("invalid selector: {given:?} is not a label key or value")));
+                return Err(format!("invalid selector: {given:?} is not a label key or value"));
             }
         }
         labels.insert(key.to_owned(), value.to_owned());
@@ -139,6 +145,10 @@ mod tests {
             "pods \"p\" is forbidden: pod node label selector labels conflict with its namespace whitelist"
         );
         let bad = r#""scheduler.alpha.kubernetes.io/node-selector":"env""#;
-        assert_eq!(message(admitted(bad, &[], "")), "invalid selector: [env]");
+        let error = admitted(bad, &[], "").unwrap_err();
+        assert_eq!(
+            (error.code, &*error.message),
+            (403, "namespaces \"a\" is forbidden: invalid selector: [env]")
+        );
     }
 }

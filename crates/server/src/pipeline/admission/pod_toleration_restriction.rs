@@ -57,9 +57,10 @@ pub(super) fn validate(pod: &Value, input: &AdmissionInput<'_>, _: &mut Findings
     if allowed.is_empty() || tolerations.iter().all(is_allowed) {
         return Ok(());
     }
-    Err(Status::unclassified(
-        500,
-        format!(
+    // Upstream's message, but not its code, which is 500.
+    Err(input.forbidden(
+        pod,
+        &format!(
             "pod tolerations (possibly merged with namespace default tolerations) conflict with its {scope} whitelist"
         ),
     ))
@@ -73,14 +74,19 @@ fn of_namespace(input: &AdmissionInput<'_>, annotation: &str) -> Result<Option<V
     if text.is_empty() {
         return Ok(Some(Vec::new()));
     }
+    // 403 of the namespace: its owner has to correct the annotation. Upstream answers 500.
+    let unreadable = |why: &str| {
+        let about = Qualified { group: "", name: "namespaces" };
+        Status::forbidden(about, input.request.namespace, format!("annotation {annotation}: {why}"))
+    };
     match json::parse(text.as_bytes()) {
         Ok(Value::List(tolerations)) => Ok(Some(tolerations)),
         Ok(Value::Null) => Ok(Some(Vec::new())),
-        Ok(other) => Err(Status::unclassified(
-            500,
-            format!("json: cannot unmarshal {} into Go value of type []v1.Toleration", other.type_name()),
-        )),
-        Err(error) => Err(Status::unclassified(500, error.to_string())),
+        Ok(other) => Err(unreadable(&format!(
+            "json: cannot unmarshal {} into Go value of type []v1.Toleration",
+            other.type_name()
+        ))),
+        Err(error) => Err(unreadable(&error.to_string())),
     }
 }
 
@@ -132,9 +138,21 @@ mod tests {
         let config = |key: &str| TolerationConfig { default: Vec::new(), allowed: vec![toleration(key)] };
         assert!(admitted(value!({}), config("b"), spec).is_ok());
         let error = admitted(value!({}), config("a"), spec).unwrap_err();
-        let text = "pod tolerations (possibly merged with namespace default tolerations) conflict with its cluster whitelist";
-        assert_eq!((error.code, &*error.message), (500, text));
+        let text = "pods \"p\" is forbidden: pod tolerations (possibly merged with namespace default tolerations) conflict \
+                    with its cluster whitelist";
+        assert_eq!((error.code, &*error.message), (403, text));
         let annotated = annotations(ALLOWED, "b");
         assert!(admitted(annotated, config("a"), spec).is_ok(), "the annotation replaces the configuration");
+    }
+
+    #[test]
+    fn unreadable_annotation_of_the_namespace_is_no_failure_of_the_server() {
+        for text in ["{}", "[", "7"] {
+            let mut annotated = Value::map();
+            annotated.make_map().insert(DEFAULTS, text);
+            let error = admitted(annotated, TolerationConfig::default(), r#"{"containers":[]}"#).unwrap_err();
+            let expected = format!("namespaces \"a\" is forbidden: annotation {DEFAULTS}: ");
+            assert!(error.code == 403 && error.message.starts_with(&expected), "{}", error.message);
+        }
     }
 }

@@ -9,8 +9,6 @@ use std::collections::BTreeSet;
 use setpoint_reconcile::Object;
 use setpoint_views::quota::{ResourceQuotaSpec, ScopeRequirement, Usage, matching_scopes};
 
-use super::Rejection;
-
 /// Resource whose consumption needs a quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitedResource {
@@ -36,7 +34,7 @@ impl LimitedUsage<'_> {
         limited: &[LimitedResource],
         covered: impl Iterator<Item = impl Iterator<Item = &'q String>>,
         quotas: impl Iterator<Item = Option<&'q ResourceQuotaSpec>>,
-    ) -> Result<(), Rejection> {
+    ) -> Result<(), String> {
         let resource = self.object.key().resource().as_str();
         let covered: BTreeSet<&str> = covered.flatten().map(String::as_str).collect();
         let consumed =
@@ -48,10 +46,7 @@ impl LimitedUsage<'_> {
         let uncovered: Vec<&str> =
             consumed.filter(|name| is_limited(name) && !covered.contains(name)).collect();
         if !uncovered.is_empty() {
-            return Err(Rejection::Forbidden(format!(
-                "insufficient quota to consume: {}",
-                uncovered.join(",")
-            )));
+            return Err(format!("insufficient quota to consume: {}", uncovered.join(",")));
         }
         let limited_scopes =
             limited.iter().flat_map(|limit| matching_scopes(self.object, limit.match_scopes.iter()));
@@ -72,6 +67,7 @@ impl LimitedUsage<'_> {
             return Ok(());
         }
         let uncovered = uncovered.join(" ");
-        Err(Rejection::Uncovered(format!("insufficient quota to match these scopes: [{uncovered}]")))
+        // Upstream answers 500, since its error has no status.
+        Err(format!("insufficient quota to match these scopes: [{uncovered}]"))
     }
 }

@@ -3,8 +3,40 @@
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind};
 
+use proptest::prelude::*;
+
 use super::super::pod_security::{Level, PolicyVersion};
 use super::*;
+use crate::mangled::mangled;
+
+/// Configurations of all plugins that have one.
+const PLUGINS: &str = r#"
+- name: EventRateLimit
+  path: events.yaml
+- name: PodSecurity
+  configuration:
+    apiVersion: pod-security.admission.config.k8s.io/v1
+    kind: PodSecurityConfiguration
+    defaults: {enforce: baseline, enforce-version: v1.25, audit: restricted}
+    exemptions: {usernames: [ann], namespaces: [kube-system], runtimeClasses: [vm]}
+- name: ResourceQuota
+  configuration:
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: ResourceQuotaConfiguration
+    limitedResources:
+    - apiGroup: batch
+      resource: jobs
+      matchContains: [count/]
+      matchScopes: [{scopeName: PriorityClass, operator: In, values: [a, b]}]
+- name: PodNodeSelector
+  configuration:
+    podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: env=prod, a: env=test}
+- name: PodTolerationRestriction
+  configuration:
+    apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1
+    kind: Configuration
+    default: [{key: a, operator: Exists}]
+"#;
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -60,36 +92,9 @@ fn unknown_and_contradictory_plugins_are_rejected() {
 
 #[test]
 fn plugins_are_configured_inline_or_by_file() {
-    let plugins = r#"
-- name: EventRateLimit
-  path: events.yaml
-- name: PodSecurity
-  configuration:
-    apiVersion: pod-security.admission.config.k8s.io/v1
-    kind: PodSecurityConfiguration
-    defaults: {enforce: baseline, enforce-version: v1.25, audit: restricted}
-    exemptions: {usernames: [ann], namespaces: [kube-system], runtimeClasses: [vm]}
-- name: ResourceQuota
-  configuration:
-    apiVersion: apiserver.config.k8s.io/v1
-    kind: ResourceQuotaConfiguration
-    limitedResources:
-    - apiGroup: batch
-      resource: jobs
-      matchContains: [count/]
-      matchScopes: [{scopeName: PriorityClass, operator: In, values: [a, b]}]
-- name: PodNodeSelector
-  configuration:
-    podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: env=prod, a: env=test}
-- name: PodTolerationRestriction
-  configuration:
-    apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1
-    kind: Configuration
-    default: [{key: a, operator: Exists}]
-"#;
     let events = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\nlimits:\n\
                   - {type: Namespace, qps: 50, burst: 100, cacheSize: 2000}\n";
-    let config = with_plugins(&["EventRateLimit"], plugins, &[("dir/events.yaml", events)]).unwrap();
+    let config = with_plugins(&["EventRateLimit"], PLUGINS, &[("dir/events.yaml", events)]).unwrap();
     assert_eq!(config.event_rate_limits[0].cache_size, 2000);
     let security = &config.pod_security;
     assert_eq!(
@@ -149,5 +154,15 @@ fn invalid_configurations_are_rejected() {
         ),
     ] {
         assert_eq!(with_plugins(&[], plugins, &[]).unwrap_err(), why, "{plugins}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn mangled_configuration_is_read_or_rejected(bytes in mangled(PLUGINS)) {
+        let text = String::from_utf8_lossy(&bytes);
+        if let Err(error) = with_plugins(&[], &text, &[]) {
+            prop_assert!(!error.trim_end().contains('\n'), "an error is one line: {}", error);
+        }
     }
 }

@@ -49,7 +49,7 @@ impl NodeWrite<'_> {
         let node = self.named("node", "nodes", "", self.node)?;
         let (given, is) = (text("nodeUID"), metadata::text(&node, "uid"));
         if given != is {
-            return failure(format!(
+            return self.conflict(format!(
                 "PodCertificateRequest for pod {shown} names node UID {}, inconsistent with the running node ({})",
                 Quoted(given),
                 Quoted(is)
@@ -58,7 +58,7 @@ impl NodeWrite<'_> {
         let pod = self.named("pod", "pods", namespace, text("podName"))?;
         let (given, is) = (text("podUID"), metadata::text(&pod, "uid"));
         if given != is {
-            return failure(format!(
+            return self.conflict(format!(
                 "PodCertificateRequest for pod {shown} contains pod UID ({}) which differs from running pod {}",
                 Quoted(given),
                 Quoted(is)
@@ -102,7 +102,7 @@ impl NodeWrite<'_> {
         )?;
         let (given, is) = (text("serviceAccountUID"), metadata::text(&account, "uid"));
         if given != is {
-            return failure(format!(
+            return self.conflict(format!(
                 "PodCertificateRequest for pod {} names service account UID {}, which differs from the running service account ({})",
                 Quoted(path),
                 Quoted(given),
@@ -136,19 +136,21 @@ impl NodeWrite<'_> {
     fn named(&self, word: &str, plural: &str, namespace: &str, name: &str) -> Result<Value, Status> {
         find(self.snapshot, plural, namespace, name).ok_or_else(|| {
             let path = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
-            Status::unclassified(
-                500,
-                format!(
-                    "while retrieving {word} {} named in the PodCertificateRequest: {plural} {} not found",
-                    Quoted(&path),
-                    Quoted(name)
-                ),
-            )
+            self.conflicts(&format!(
+                "while retrieving {word} {} named in the PodCertificateRequest: {plural} {} not found",
+                Quoted(&path),
+                Quoted(name)
+            ))
         })
     }
-}
 
-/// 500 for a request that may succeed later: what it names may be newer or older than the stored state.
-fn failure(why: String) -> Result<(), Status> {
-    Err(Status::unclassified(500, why))
+    /// 409 for a request that may succeed later: what it names may be newer or older than the stored state. Upstream
+    /// answers 500.
+    fn conflicts(&self, why: &str) -> Status {
+        Status::conflict(self.request.resource_type.qualified(), self.name(), why)
+    }
+
+    fn conflict(&self, why: String) -> Result<(), Status> {
+        Err(self.conflicts(&why))
+    }
 }

@@ -119,9 +119,17 @@ impl<'a> Case<'a> {
     }
 
     #[track_caller]
-    fn fails(&self, code: u16, message: &str) {
+    fn not_found(&self, message: &str) {
         let status = self.result_for("system:node:n").unwrap_err();
-        assert_eq!((status.http_code(), &*status.message), (code, message));
+        assert_eq!((status.http_code(), &*status.message), (404, message));
+    }
+
+    #[track_caller]
+    fn conflicts(&self, why: &str) {
+        let status = self.result_for("system:node:n").unwrap_err();
+        let message = status.message.to_string();
+        let (_, found) = message.split_once(": ").unwrap_or(("", &message));
+        assert_eq!((found, status.http_code()), (why, 409));
     }
 }
 
@@ -242,7 +250,7 @@ fn node_evicts_its_own_pods() {
     let evict = |name| Case::new(Create, "pods/eviction", ("a", name), Value::map());
     evict("p").allowed();
     evict("other").forbidden("node n can only evict pods with spec.nodeName set to itself");
-    evict("gone").fails(404, "pods \"gone\" not found");
+    evict("gone").not_found("pods \"gone\" not found");
     evict("").forbidden("could not determine pod from request data");
 }
 
@@ -382,7 +390,7 @@ fn token_is_bound_to_a_pod_on_the_node() {
     token(r#"{"apiVersion":"v1","kind":"Secret","name":"s","uid":"u"}"#, "[]")
         .forbidden("node requested token not bound to a pod");
     token(&bound("p", ""), "[]").forbidden("node requested token with a pod binding without a uid");
-    token(&bound("gone", "u"), "[]").fails(404, "pods \"gone\" not found");
+    token(&bound("gone", "u"), "[]").not_found("pods \"gone\" not found");
     token(&bound("p", "x"), "[]").forbidden(
         "the UID in the bound object reference (x) does not match the UID in record. The object might have been deleted and then recreated",
     );
@@ -410,16 +418,13 @@ fn pod_certificate_is_requested_for_a_pod_on_the_node() {
     request(&[]).allowed();
     request(&[("nodeName", "m")])
         .forbidden("PodCertificateRequest.Spec.NodeName=\"m\", which is not the requesting node \"n\"");
-    request(&[("nodeUID", "x")]).fails(
-        500,
+    request(&[("nodeUID", "x")]).conflicts(
         "PodCertificateRequest for pod \"a/p\" names node UID \"x\", inconsistent with the running node (\"un\")",
     );
-    request(&[("podName", "gone")]).fails(
-        500,
+    request(&[("podName", "gone")]).conflicts(
         "while retrieving pod \"a/gone\" named in the PodCertificateRequest: pods \"gone\" not found",
     );
-    request(&[("podUID", "x")]).fails(
-        500,
+    request(&[("podUID", "x")]).conflicts(
         "PodCertificateRequest for pod \"a/p\" contains pod UID (\"x\") which differs from running pod \"u-p\"",
     );
     request(&[("podName", "other"), ("podUID", "u-other")])
@@ -428,8 +433,7 @@ fn pod_certificate_is_requested_for_a_pod_on_the_node() {
     request(&[("serviceAccountName", "x")]).forbidden(
         "PodCertificateRequest for pod \"a/p\" contains serviceAccountName (\"x\") that differs from running pod (\"sa\")",
     );
-    request(&[("serviceAccountUID", "x")]).fails(
-        500,
+    request(&[("serviceAccountUID", "x")]).conflicts(
         "PodCertificateRequest for pod \"a/p\" names service account UID \"x\", which differs from the running service account (\"usa\")",
     );
     let other = request(&[("signerName", "x.org/other")]);
