@@ -22,12 +22,13 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use parking_lot::{Mutex, RwLock};
-use setpoint_api::{Clock, Entropy, Identity, Time};
+use setpoint_api::{Clock, Entropy, Identity, Time, Value};
 use setpoint_authentication::authenticated_token::{AuthenticatedToken, TokenUse, intersect};
 use setpoint_authentication::bootstrap_token::{self, BootstrapToken};
 use setpoint_authentication::oidc;
 use setpoint_authentication::request_header::RequestHeaders;
 use setpoint_authentication::token_cache::{TokenDigest, TokenHasher};
+use setpoint_authentication::service_account::legacy_claims;
 use setpoint_authentication::user::with_authenticated_group;
 use setpoint_store::{Snapshot, Store};
 
@@ -161,6 +162,15 @@ impl Authenticator {
         if sources == current.sources {
             return Ok(false);
         }
+    /// Issues the token of a ServiceAccount in the Secret of this name. It does not expire.
+    ///
+    /// # Errors
+    /// If it cannot be signed: the reason.
+    pub fn legacy_token(&self, account: &Value, secret_name: &str) -> Result<String, String> {
+        let signed = self.state().signing_key.sign(&legacy_claims(account, secret_name));
+        signed.map_err(|error| format!("failed to generate token: {error}"))
+    }
+
         let state = AuthenticationState::build(sources, &self.options, &self.hasher, Some(&current))?;
         *self.state.write() = Arc::new(state);
         self.verified.lock().clear();
