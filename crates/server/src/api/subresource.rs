@@ -115,7 +115,7 @@ impl Api {
             "scale" => self.scale(request, target, query).await,
             "binding" => self.bind(request, target, query, &target.name).await,
             "eviction" => self.evict(request, target, query).await,
-            "token" => self.issue(request, target, query),
+            "token" => self.issue(request, target, query).await,
             "log" => self.connect(target, query),
             _ => {
                 let warnings = self.admit_connection(request, target, query).await?;
