@@ -131,6 +131,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
     let authorizer_parts =
         WebhookParts { client: Arc::default(), metrics: Arc::default(), clock: Arc::clone(&options.clock) };
     let fairness = Fairness::new(SEATS_DEFAULT, Arc::clone(&options.clock), (options.entropy)());
+    let authorization = Arc::new(Authorization::following(store.clone()));
     let api = Api {
         store,
         options,
@@ -149,7 +150,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         aggregation: Arc::default(),
         webhooks,
         conversions: Arc::new(conversions),
-        authorization: Arc::default(),
+        authorization,
         authorizer_parts,
         fairness: Some(Arc::new(fairness)),
     };
