@@ -73,6 +73,22 @@ pub fn denied(request: &WriteRequest, context: &RequestContext<'_>) -> Option<St
     access::denied(&request.write, resource_type, &access::identity(&request.user), context)
 }
 
+/// Returns the resource, with its subresource, of a patch for which the permissions of its user have only the verb
+/// `update`.
+#[must_use]
+pub fn patched_by_update(request: &WriteRequest, context: &RequestContext<'_>) -> Option<String> {
+    let resource_type = written_type(request, context).ok()?;
+    let user = access::identity(&request.user);
+    access::denied_with(&request.write, resource_type, &user, &["patch"], context)?;
+    match &request.write {
+        Write::Patch { subresource, .. } | Write::Apply { subresource, .. } => {
+            let plural = &resource_type.info.plural;
+            Some(if subresource.is_empty() { plural.to_string() } else { format!("{plural}/{subresource}") })
+        }
+        _ => None,
+    }
+}
+
 /// Outcome of a commit.
 #[must_use]
 pub fn outcome(committed: Result<CommitResponse, CommitError>, name: Box<str>) -> WriteOutcome {
