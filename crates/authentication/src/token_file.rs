@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(error("a,b,c\na,b\"c,d"), "parse error on line 2, column 4: bare \" in non-quoted field");
         assert_eq!(
             error("a,\"b\"c,d"),
-            "parse error on line 1, column 6: extraneous or missing \" in quoted-field"
+            "parse error on line 1, column 5: extraneous or missing \" in quoted-field"
         );
         assert_eq!(
             error("a,b,\"c"),

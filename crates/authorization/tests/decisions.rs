@@ -254,7 +254,7 @@ proptest! {
         }
     }
 
-    /// A changed policy decides as one that is built anew.
+    /// A changed policy decides as one that is built from scratch.
     #[test]
     fn changed_policy_equals_a_new_one(before in any_model(), after in any_model(), groups in words(&["g", "x"], 2)) {
         let mut policy = before.policy();

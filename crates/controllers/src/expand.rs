@@ -166,7 +166,7 @@ fn wait_for_resizer(
 fn set_resizer(object: &Object, name: &str) -> Option<Action> {
     let patch = value!({"metadata": {"annotations": {"volume.kubernetes.io/storage-resizer": (name)}}});
     (object.meta().annotations.get(RESIZER_ANNOTATION) != Some(name))
-        .then(|| Write::merge(object, "", patch).into())
+        .then(|| Write::merge(object, "status", patch).into())
 }
 
 #[cfg(test)]

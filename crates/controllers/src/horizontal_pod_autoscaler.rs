@@ -148,8 +148,8 @@ impl<'a> AutoscalerSync<'a> {
         if let Some((target, step)) = &step {
             let subject = InvolvedObject::new(self.object, "autoscaling/v2", "HorizontalPodAutoscaler");
             let size = format!("New size: {}; reason: {}", step.replicas, step.reason);
-            let patch = scale::patch(self.world, target, step.replicas);
-            let action = Action::from(Write::merge(target, "", patch).at_any_revision())
+            let patch = value!({"spec": {"replicas": (step.replicas)}});
+            let action = Action::from(Write::merge(target, "scale", patch).at_any_revision())
                 .on_done(subject.normal("SuccessfulRescale", size.clone()))
                 .on_failed(subject.warning("FailedRescale", format!("{size}; error: {{error}}")));
             plan.stage([action]);

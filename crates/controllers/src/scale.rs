@@ -2,7 +2,7 @@
 
 use setpoint_api::labels::{Expression, Selector};
 use setpoint_api::quote::Quoted;
-use setpoint_api::{Map, Value, resources};
+use setpoint_api::{Value, resources};
 use setpoint_reconcile::{Object, View, WorldReader};
 use setpoint_views::custom_resource_definition::{
     CustomResourceDefinition, CustomResourceSubresourceScale, custom_resource,
@@ -70,18 +70,6 @@ pub fn find<'a>(
         current: number("status").unwrap_or(0),
         selector: value.at(&["spec", "selector"]).and_then(selector),
     }))
-}
-
-/// Merge patch of an object that sets its desired number of pods.
-#[must_use]
-pub fn patch(world: &WorldReader<'_>, object: &Object, replicas: i64) -> Value {
-    let paths = custom_paths(world, object.key().resource().as_str());
-    let path = paths.map_or(".spec.replicas", |paths| &*paths.spec_replicas_path);
-    fields(path).iter().rev().fold(Value::from(replicas), |inner, field| {
-        let mut map = Map::new();
-        map.insert(*field, inner);
-        Value::Map(map)
-    })
 }
 
 /// Paths of the scale of a custom resource, in the version that is stored; if that has none, in the first that has one.

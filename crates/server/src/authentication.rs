@@ -177,7 +177,7 @@ impl Authenticator {
         self.options.audiences()
     }
 
-    /// Reads the files again. `true` if one has changed. Tokens are verified anew then; after an error everything stays
+    /// Reads the files again. `true` if one has changed. Tokens are verified again then; after an error everything stays
     /// as it was.
     ///
     /// # Errors

@@ -43,7 +43,7 @@ pub struct Request {
     pub annotations: AuditAnnotations,
 }
 
-/// What the certificate of a connection proves now.
+/// Proof by the certificate of a connection, at the time of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateProof {
     /// User; `None` if the certificate names none. The error tells why the certificate is not valid for users.

@@ -20,6 +20,7 @@ use setpoint_store::{CommitError, CommitResponse, Proposal, Record, RejectReason
 use crate::codec;
 use crate::conversion::{ConversionCall, ConversionContext, webhook_kind};
 use crate::pipeline::apply::{Configuration, apply};
+use crate::pipeline::scale::{ScaleChange, ScaleTarget, rescale, scale_type};
 use crate::pipeline::update::Subresource;
 use crate::pipeline::{
     DesiredObject, PipelineResult, RequestContext, WriteOrigin, binding, create, delete, eviction, update,
@@ -130,6 +131,9 @@ fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<Pipeli
             }),
         Write::Patch { key, subresource: subresource_name, patch_type, patch, uid, revision } => {
             let record = find(resource_type, key, context)?;
+            if *subresource_name == "scale" {
+                return scale(resource_type, (key, patch, uid.as_deref()), &record, &writer, context);
+            }
             let subresource = parse_subresource(subresource_name)?;
             let is_status = subresource == Subresource::Status && patch.get("spec").is_none();
             let live = if is_status {
@@ -183,6 +187,27 @@ fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<Pipeli
             post(resource_type, key, subresource, object, &writer, context)
         }
     }
+}
+
+/// Merges a patch into the scale of an object.
+fn scale(
+    resource_type: &ResourceType,
+    (key, patch, uid): (&Key, &Value, Option<&str>),
+    record: &Record,
+    writer: &WriteOrigin,
+    context: &RequestContext<'_>,
+) -> Result<PipelineResult, Status> {
+    if uid.is_some_and(|uid| *uid != *metadata::text(&codec::partial(resource_type, record), "uid")) {
+        return Err(modified_conflict(resource_type, key));
+    }
+    let merge = |live: Value| {
+        let schema = scale_type()?.schema.built_in();
+        let merged = PatchType::Merge.apply(patch, live, schema).map_err(|error| error.to_status())?;
+        Ok((merged, Vec::new()))
+    };
+    let (namespace, name) = (key.namespace().unwrap_or_default(), key.name());
+    let target = ScaleTarget { resource_type, namespace, name };
+    Ok(rescale(target, record, ScaleChange::Patch(&merge), writer, context)?.step)
 }
 
 /// Returns the context of a write. An empty patch moves the object to the storage version.

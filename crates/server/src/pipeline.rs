@@ -17,6 +17,7 @@ pub mod eviction;
 mod namespace_provision;
 pub mod ownership;
 pub mod quota;
+pub(crate) mod scale;
 pub mod service_network;
 pub mod strict_ownership;
 pub mod subresource;

@@ -1,3 +1,5 @@
+//! Tests of the authorization of impersonated values.
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking::Log;
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Tests of signing and verification keys.
+
 use aws_lc_rs::encoding::AsDer as _;
 use aws_lc_rs::rsa::{KeyPair as RsaKeyPair, KeySize};
 use base64::engine::general_purpose::STANDARD;

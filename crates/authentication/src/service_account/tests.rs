@@ -1,3 +1,5 @@
+//! Tests of service account tokens.
+
 use std::collections::BTreeMap;
 
 use base64::Engine as _;

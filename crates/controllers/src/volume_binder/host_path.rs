@@ -85,6 +85,11 @@ impl Planner for DefaultStorageClass {
         "default-storage-class-controller"
     }
 
+    /// The server itself: upstream has no such controller, so no role of upstream allows it to create classes.
+    fn user(&self) -> String {
+        "system:apiserver".to_owned()
+    }
+
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [
             Watch::mapped("storageclasses.storage.k8s.io", |_, _, enqueue| enqueue_class(enqueue)),

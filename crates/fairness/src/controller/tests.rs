@@ -1,3 +1,5 @@
+//! Tests of the levels of a server.
+
 use setpoint_api::kinds::flowcontrol::builtin;
 use setpoint_api::{Identity, RequestInfo, Value, value};
 

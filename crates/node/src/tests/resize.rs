@@ -3,13 +3,24 @@
 use super::*;
 
 fn resize(cluster: &mut Cluster, name: &str, cpu: &str) {
+    request_resize(cluster, name, cpu);
+    cluster.settle();
+}
+
+fn request_resize(cluster: &mut Cluster, name: &str, cpu: &str) {
     let mut spec = get(cluster, name).get("spec").cloned().unwrap();
     let container = &mut spec.at_mut(&["containers"]).and_then(Value::as_list_mut).unwrap()[0];
     container.make_map().insert("resources", value!({"requests": {"cpu": (cpu)}}));
     let containers = spec.get("containers").cloned().unwrap();
     let patch = value!({"spec": {"containers": (containers)}});
     cluster.patch("pods", &format!("default/{name}"), "resize", patch).unwrap();
-    cluster.settle();
+}
+
+/// Sets the CPUs that the API shows as allocatable on the node of a pod.
+fn show_allocatable(cluster: &mut Cluster, pod: &str, cpu: &str) {
+    let node = get(cluster, pod).str_at(&["spec", "nodeName"]).to_owned();
+    let status = value!({"status": {"allocatable": {"cpu": (cpu)}}});
+    cluster.patch("nodes", &node, "status", status).unwrap();
 }
 
 fn pod_requesting(cpu: &str, policy: &str) -> String {
@@ -48,7 +59,11 @@ fn resize_that_fits_is_granted_at_once() {
 fn resize_beyond_node_capacity_is_infeasible() {
     let mut cluster = cluster(without_start_delay);
     create_pod(&mut cluster, "a", &pod_requesting("1", "NotRequired"));
-    resize(&mut cluster, "a", "100");
+    // Admission rejects what the node cannot allocate, so the node shrinks between the request and the kubelet's decision.
+    show_allocatable(&mut cluster, "a", "200");
+    request_resize(&mut cluster, "a", "100");
+    show_allocatable(&mut cluster, "a", "16");
+    cluster.settle();
     assert_eq!(resize_state(&cluster, "a"), "1 / 1 | True Infeasible | ");
     let emitted = events(&cluster, "ResizeInfeasible");
     assert_eq!(emitted.len(), 1, "{emitted:?}");

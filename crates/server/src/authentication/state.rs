@@ -1,4 +1,4 @@
-//! What the files of the options configure: keys, issuers, the token file. Replaced as a whole when a file changes.
+//! State that the files of the options configure: keys, issuers, the token file. Replaced as a whole when a file changes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

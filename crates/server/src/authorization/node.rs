@@ -125,7 +125,7 @@ impl GraphFeed {
         if self.state.read().revision.is_some_and(|known| known >= revision) {
             return;
         }
-        // The store drops old changes: then the graph is built anew.
+        // The store drops old changes: then the graph is rebuilt.
         if cursors.is_empty() || !self.apply_changes(&mut cursors) {
             *cursors = self.build();
             while !self.apply_changes(&mut cursors) {

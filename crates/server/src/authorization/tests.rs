@@ -1,3 +1,5 @@
+//! Tests of the chain of authorizers.
+
 use setpoint_store::{Retention, Store};
 
 use super::*;

@@ -49,7 +49,7 @@ pub struct WebhookAuthorizer {
     shared: Arc<WebhookService>,
 }
 
-/// What a call needs.
+/// Inputs of a call.
 struct WebhookService {
     name: Box<str>,
     endpoint: WebhookEndpoint,

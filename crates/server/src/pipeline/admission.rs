@@ -132,8 +132,8 @@ impl<'a> AdmissionInput<'a> {
 /// # Errors
 /// If a referenced object is missing or contradicts it.
 pub fn admit(object: &mut Value, input: &AdmissionInput<'_>) -> Result<(), Status> {
-    for entry in input.config().plugins.entries(input.request.operation) {
-        if let Some(admit) = entry.admit {
+    for entry in input.config().plugins.entries() {
+        if let Some(admit) = entry.admit(input.request.operation) {
             admit(object, input)?;
         }
     }
@@ -161,8 +161,8 @@ pub fn validate_fields(
 /// If a plugin rejects it.
 pub fn validate(object: &Value, input: &AdmissionInput<'_>) -> Result<Vec<String>, Status> {
     let mut findings = Findings::default();
-    let mut entries = input.config().plugins.entries(input.request.operation);
-    let outcome = entries.try_for_each(|entry| match entry.validate {
+    let mut entries = input.config().plugins.entries();
+    let outcome = entries.try_for_each(|entry| match entry.validate(input.request.operation) {
         Some(validate) => validate(object, input, &mut findings),
         None => Ok(()),
     });

@@ -1,3 +1,5 @@
+//! Tests of the attributes of requests.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -238,12 +238,11 @@ mod tests {
 
     #[test]
     fn kubeconfig_describes_server_authority_and_credentials() {
-        let cluster =
-            "{server: 'https://h.example:8443/authorize', certificate-authority: ca.pem, tls-server-name: n}";
+        let cluster = "{server: 'https://h.example:8443/authorize', certificate-authority: ca.pem, tls-server-name: other}";
         let read = endpoint(cluster, "{token: abc}").unwrap();
         assert_eq!(
             (&*read.authority, &*read.path, &*read.server_name),
-            ("h.example:8443", "/authorize", "n")
+            ("h.example:8443", "/authorize", "other")
         );
         assert_eq!(read.ca_bundle, "PEM");
         let credentials = read.credentials.unwrap();

@@ -113,7 +113,7 @@ proptest! {
         let own = if own == "[]" { format!("[{writer}]") } else { own.replacen('[', &format!("[{writer},"), 1) };
         grant(&server, "own", "ann", "", &own);
         grant(&server, "r1", "ann", "default", &in_namespace);
-        // A role that nobody has yet: a binding of it must not be possible without its rules.
+        // A role without bindings: a binding of it must not be possible without its rules.
         let dangling = binding("r0", ("Role", "r0"), "ann");
         server.create(&format!("{RBAC}/namespaces/kube-system/rolebindings"), &dangling);
         let before = permissions(&server, &ann, &store.snapshot());

@@ -1,6 +1,6 @@
 //! Access reviews.
 
-use setpoint_api::{Value, json};
+use setpoint_api::{Identity, Value, json};
 
 use super::test_server::TestServer;
 use super::{RBAC, binding, grant, user};
@@ -15,6 +15,7 @@ fn status(server: &TestServer, path: &str, spec: &str) -> String {
 #[test]
 fn access_review_decides_as_a_request() {
     let server = TestServer::new();
+    server.create("/api/v1/namespaces", r#"{"metadata":{"name":"a"}}"#);
     grant(&server, "maps", "ann", "a", r#"[{"verbs":["get"],"apiGroups":[""],"resources":["configmaps"]}]"#);
     let resource = |user: &str, namespace: &str| {
         let attributes = format!(r#"{{"verb":"get","resource":"configmaps","namespace":"{namespace}"}}"#);
@@ -66,20 +67,20 @@ fn rules_review_lists_the_rules_of_a_namespace() {
         "default",
         r#"[{"verbs":["get"],"apiGroups":[""],"resources":["configmaps"],"resourceNames":["m"]}]"#,
     );
-    let rules = |namespace: &str, groups: &[&str]| {
+    let rules = |namespace: &str, reviewer: Identity| {
         let spec = format!(r#"{{"spec":{{"namespace":"{namespace}"}}}}"#);
         let path = format!("{REVIEWS}/selfsubjectrulesreviews");
-        let (code, body) = server.call_as(user("ann", groups), "POST", &path, &spec);
+        let (code, body) = server.call_as(reviewer, "POST", &path, &spec);
         assert_eq!(code, 201);
         body.get("status").cloned().unwrap()
     };
     let own = r#"{"verbs":["get"],"apiGroups":[""],"resources":["configmaps"],"resourceNames":["m"]}"#;
-    let text = json::to_text(&rules("default", &[]));
+    let text = json::to_text(&rules("default", user("ann", &[])));
     assert!(text.contains(own) && text.contains(r#""selfsubjectaccessreviews""#), "{text}");
     assert!(text.contains(r#"{"verbs":["get"],"nonResourceURLs":["/healthz","/livez","/readyz""#), "{text}");
     assert!(text.contains(r#""incomplete":false"#) && !text.contains("evaluationError"), "{text}");
-    assert!(!json::to_text(&rules("kube-system", &[])).contains(own));
-    let node = rules("default", &["system:nodes"]);
+    assert!(!json::to_text(&rules("kube-system", user("ann", &[]))).contains(own));
+    let node = rules("default", user("system:node:n", &["system:nodes"]));
     assert_eq!(node.at(&["incomplete"]).and_then(Value::as_bool), Some(true));
     assert_eq!(node.str_at(&["evaluationError"]), "node authorizer does not support user rule resolution");
 }

@@ -58,7 +58,7 @@ fn tampered_token_and_token_for_another_audience_are_invalid() {
     let (_, checked) = server.call("POST", REVIEWS, &body);
     assert_eq!(checked.at(&["status", "authenticated"]), Some(&Value::Bool(true)));
     let mut forged = token.to_owned();
-    let place = forged.find('.').unwrap() + 3;
+    let place = forged.rfind('.').unwrap() + 3;
     let other = if forged.as_bytes()[place] == b'A' { "B" } else { "A" };
     forged.replace_range(place..=place, other);
     let error = "go-jose/go-jose: error in cryptographic primitive";

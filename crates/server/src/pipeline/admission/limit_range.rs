@@ -19,9 +19,13 @@ const MILLI_MAX: i64 = i64::MAX / 1000;
 
 pub(super) type Amounts<'a> = BTreeMap<&'a str, Quantity>;
 
-/// Sets the missing requests and limits of a new pod's containers.
+/// Sets the missing requests and limits of the containers of a new or resized pod. Other updates cannot change them.
 pub(super) fn admit(pod: &mut Value, input: &AdmissionInput<'_>) -> Result<(), Status> {
-    if input.is("pods", "") { set_defaults(pod, input.snapshot()) } else { Ok(()) }
+    if has_new_resources(input) { set_defaults(pod, input.snapshot()) } else { Ok(()) }
+}
+
+fn has_new_resources(input: &AdmissionInput<'_>) -> bool {
+    input.is("pods", "resize") || input.is("pods", "") && input.is_create()
 }
 
 /// Rejects a new pod, a resized pod or a claim that is out of bounds.
@@ -30,7 +34,7 @@ pub(super) fn validate(object: &Value, input: &AdmissionInput<'_>, _: &mut Findi
     if input.old.is_some_and(|old| metadata::deletion_timestamp(old).is_some()) {
         return Ok(());
     }
-    let checked = if input.is("pods", "resize") || input.is("pods", "") && input.is_create() {
+    let checked = if has_new_resources(input) {
         validate_pod(object, input.snapshot())
     } else if input.is("persistentvolumeclaims", "") {
         validate_claim(object, input.snapshot())
@@ -319,7 +323,7 @@ fn join_errors(mut violations: Vec<String>) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{object, snapshot_with};
+    use super::super::testing::{Review, object, snapshot_with};
     use super::*;
 
     fn range(item: &str) -> Snapshot {
@@ -355,6 +359,21 @@ mod tests {
         let before = elsewhere.clone();
         set_defaults(&mut elsewhere, &snapshot).unwrap();
         assert_eq!(elsewhere, before);
+    }
+
+    #[test]
+    fn update_of_a_pod_gets_no_defaults_but_a_resize_does() {
+        let range = r#"{"kind":"LimitRange","apiVersion":"v1","metadata":{"name":"r","namespace":"a"},"spec":{"limits":[{"type":"Container","default":{"cpu":"2"}}]}}"#;
+        let old = object(r#"{"metadata":{"name":"p","namespace":"a"},"spec":{"containers":[{"name":"c"}]}}"#);
+        for (subresource, expected) in [("", None), ("resize", Some("2"))] {
+            let review = Review::update("", "v1", "pods", &old).subresource(subresource);
+            let mut pod = old.clone();
+            let review = review.over(&[("", "v1", "limitranges", range)]);
+            review.run(|input| admit(&mut pod, input)).unwrap();
+            let container = &pod.at(&["spec", "containers"]).and_then(Value::as_list).unwrap()[0];
+            let limit = container.at(&["resources", "limits", "cpu"]).and_then(Value::as_str);
+            assert_eq!(limit, expected, "{subresource}");
+        }
     }
 
     #[test]

@@ -74,10 +74,10 @@ pub(super) struct PluginEntry {
     pub name: &'static str,
     /// `true` if it is enabled unless disabled.
     pub is_default: bool,
-    /// Operations that it handles.
-    operations: u8,
-    pub admit: Option<Admit>,
-    pub validate: Option<Validate>,
+    /// Operations whose objects it changes, and how.
+    admit: (u8, Option<Admit>),
+    /// Operations whose objects it validates, and how.
+    validate: (u8, Option<Validate>),
 }
 
 const CREATE: u8 = 1 << Operation::Create as u8;
@@ -89,7 +89,7 @@ const ALL: u8 = CREATE | UPDATE | DELETE | CONNECT;
 impl PluginEntry {
     /// A plugin that is enabled by default.
     const fn on(plugin: Plugin, name: &'static str) -> PluginEntry {
-        PluginEntry { plugin, name, is_default: true, operations: 0, admit: None, validate: None }
+        PluginEntry { plugin, name, is_default: true, admit: (0, None), validate: (0, None) }
     }
 
     /// A plugin that must be enabled.
@@ -98,16 +98,21 @@ impl PluginEntry {
     }
 
     const fn admits(self, operations: u8, admit: Admit) -> PluginEntry {
-        PluginEntry { operations: self.operations | operations, admit: Some(admit), ..self }
+        PluginEntry { admit: (operations, Some(admit)), ..self }
     }
 
     const fn validates(self, operations: u8, validate: Validate) -> PluginEntry {
-        PluginEntry { operations: self.operations | operations, validate: Some(validate), ..self }
+        PluginEntry { validate: (operations, Some(validate)), ..self }
     }
 
-    /// `true` if the plugin handles an operation.
-    pub fn handles(&self, operation: Operation) -> bool {
-        self.operations & 1 << operation as u8 != 0
+    /// Change of objects by an operation; `None` if the plugin makes none.
+    pub fn admit(&self, operation: Operation) -> Option<Admit> {
+        self.admit.1.filter(|_| self.admit.0 & 1 << operation as u8 != 0)
+    }
+
+    /// Validation of objects of an operation; `None` if the plugin makes none.
+    pub fn validate(&self, operation: Operation) -> Option<Validate> {
+        self.validate.1.filter(|_| self.validate.0 & 1 << operation as u8 != 0)
     }
 }
 
@@ -122,7 +127,7 @@ pub(super) static ENTRIES: [PluginEntry; 39] = [
     PluginEntry::off(Plugin::LimitPodHardAntiAffinityTopology, "LimitPodHardAntiAffinityTopology")
         .validates(CREATE | UPDATE, anti_affinity::validate),
     PluginEntry::on(Plugin::LimitRanger, "LimitRanger")
-        .admits(CREATE, limit_range::admit)
+        .admits(CREATE | UPDATE, limit_range::admit)
         .validates(CREATE | UPDATE, limit_range::validate),
     PluginEntry::on(Plugin::ServiceAccount, "ServiceAccount")
         .admits(CREATE, service_account::admit)
@@ -249,9 +254,9 @@ impl PluginSet {
         ENTRIES.iter().map(|entry| entry.plugin).filter(move |plugin| self.contains(*plugin))
     }
 
-    /// Enabled plugins that handle an operation, in the order in which they run.
-    pub(super) fn entries(self, operation: Operation) -> impl Iterator<Item = &'static PluginEntry> {
-        ENTRIES.iter().filter(move |entry| entry.handles(operation) && self.contains(entry.plugin))
+    /// Rows of the enabled plugins, in the order in which they run.
+    pub(super) fn entries(self) -> impl Iterator<Item = &'static PluginEntry> {
+        ENTRIES.iter().filter(move |entry| self.contains(entry.plugin))
     }
 }
 

@@ -16,7 +16,7 @@ use setpoint_store::Snapshot;
 use self::metrics::Mode;
 pub use self::metrics::PodSecurityMetrics;
 use self::policy::PREFIX;
-pub use self::policy::{Level, LevelVersion, PodSecurityConfig, Policy, Version};
+pub use self::policy::{Level, LevelVersion, PodSecurityConfig, Policy, PolicyVersion};
 use super::{AdmissionInput, Findings, contains_text};
 use crate::codec;
 

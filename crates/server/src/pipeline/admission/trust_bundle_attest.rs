@@ -47,7 +47,7 @@ mod tests {
             ))
         };
         let stored = bundle("", "x");
-        let review = || Review::update("certificates.k8s.io", "v1beta1", "clustertrustbundles", &stored);
+        let review = || Review::update("certificates.k8s.io", "v1", "clustertrustbundles", &stored);
         let check = |new: &Value, is_allowed: bool| {
             let review = review().allowing(move |request| is_allowed && request.verb == "attest");
             review.run(|input| validate(new, input, &mut Findings::default()))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind};
 
-use super::super::pod_security::{Level, Version};
+use super::super::pod_security::{Level, PolicyVersion};
 use super::*;
 
 fn names(names: &[&str]) -> Vec<String> {
@@ -94,7 +94,7 @@ fn plugins_are_configured_inline_or_by_file() {
     let security = &config.pod_security;
     assert_eq!(
         (security.defaults.enforce.level, security.defaults.enforce.version),
-        (Level::Baseline, Version::Minor(25))
+        (Level::Baseline, PolicyVersion::Minor(25))
     );
     assert_eq!(
         (security.defaults.audit.level, security.defaults.warn.level),

@@ -40,7 +40,8 @@ impl NodeWrite<'_> {
     fn check_node_update(&self, old: &Value) -> Result<(), Status> {
         let (new, node) = (self.object, Quoted(self.node));
         let is_changed = |path: &[&str]| differ(old.at(path), new.at(path));
-        if is_set(new, &["spec", "configSource"]) && is_changed(&["spec", "configSource"]) {
+        let source = ["spec", "configSource"];
+        if is_set(new, &source) && new.at(&source) != old.at(&source) {
             return self.forbid(format!(
                 "node {node} is not allowed to update configSource to a new non-nil configSource"
             ));

@@ -1,4 +1,4 @@
-//! What nodes may write, rule by rule.
+//! Writes that nodes may make, rule by rule.
 
 use setpoint_api::{Identity, json, resource_types};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use setpoint_api::Value;
 
-use super::policy::{Level, LevelVersion, Version};
+use super::policy::{Level, LevelVersion, PolicyVersion};
 
 /// Violations of a policy, each as `reason (detail)`.
 ///
@@ -182,7 +182,7 @@ impl<'a> Pod<'a> {
         Some(format!("procMount ({setter} must not set securityContext.procMount to {})", quoted(types)))
     }
 
-    fn selinux(&self, version: Version) -> Option<String> {
+    fn selinux(&self, version: PolicyVersion) -> Option<String> {
         const ALL_TYPES: [&str; 5] =
             ["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
         // The last type was added later.
@@ -217,7 +217,7 @@ impl<'a> Pod<'a> {
         Some(format!("seLinuxOptions ({setter} set forbidden securityContext.seLinuxOptions: {what})"))
     }
 
-    fn sysctls(&self, version: Version) -> Option<String> {
+    fn sysctls(&self, version: PolicyVersion) -> Option<String> {
         /// Safe sysctls, each with the version in which it became one.
         const SAFE: [(&str, u32); 14] = [
             ("kernel.shm_rmid_forced", 0),

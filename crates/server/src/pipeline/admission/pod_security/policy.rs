@@ -48,7 +48,7 @@ impl Level {
 
 /// Version of the rules of a policy: the minor version of Kubernetes in which they applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
+pub enum PolicyVersion {
     /// `v1.MINOR`.
     Minor(u32),
     /// The newest rules.
@@ -56,30 +56,30 @@ pub enum Version {
     Latest,
 }
 
-impl Version {
+impl PolicyVersion {
     /// Parses a version: `latest`, or `v1.` and a number without leading zeros.
     #[must_use]
-    pub fn parse(text: &str) -> Option<Version> {
+    pub fn parse(text: &str) -> Option<PolicyVersion> {
         if text == "latest" {
-            return Some(Version::Latest);
+            return Some(PolicyVersion::Latest);
         }
         let minor = text.strip_prefix("v1.")?;
         let is_canonical =
             minor.bytes().all(|byte| byte.is_ascii_digit()) && (minor == "0" || !minor.starts_with('0'));
-        is_canonical.then(|| minor.parse().ok()).flatten().map(Version::Minor)
+        is_canonical.then(|| minor.parse().ok()).flatten().map(PolicyVersion::Minor)
     }
 
     /// `true` if rules of the minor version apply.
     pub(super) fn has(self, minor: u32) -> bool {
-        self >= Version::Minor(minor)
+        self >= PolicyVersion::Minor(minor)
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for PolicyVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Version::Minor(minor) => write!(f, "v1.{minor}"),
-            Version::Latest => f.write_str("latest"),
+            PolicyVersion::Minor(minor) => write!(f, "v1.{minor}"),
+            PolicyVersion::Latest => f.write_str("latest"),
         }
     }
 }
@@ -90,7 +90,7 @@ pub struct LevelVersion {
     /// Level.
     pub level: Level,
     /// Version.
-    pub version: Version,
+    pub version: PolicyVersion,
 }
 
 impl fmt::Display for LevelVersion {
@@ -133,7 +133,7 @@ impl Policy {
         policy.warn.level = warned.map_or(policy.warn.level, |(level, _)| level);
         let warn_version = labels.version("warn-version");
         policy.warn.version = warn_version.unwrap_or(policy.warn.version);
-        // What is enforced explicitly is warned about too: workloads are not rejected, but their pods would be.
+        // An explicitly enforced level is also the one that is warned about: workloads are not rejected, but their pods would be.
         if warned.is_none() && has_valid_level && policy.enforce.level > policy.warn.level {
             policy.warn.level = policy.enforce.level;
             if warn_version.is_none() {
@@ -183,9 +183,9 @@ impl PolicyLabels<'_> {
         Some((level.unwrap_or(replacement), level.is_some()))
     }
 
-    fn version(&mut self, name: &str) -> Option<Version> {
+    fn version(&mut self, name: &str) -> Option<PolicyVersion> {
         let text = label(self.namespace, name)?;
-        let version = Version::parse(text);
+        let version = PolicyVersion::parse(text);
         if version.is_none() {
             self.push(name, INVALID_VERSION);
         }
@@ -224,7 +224,7 @@ impl PodSecurityConfig {
     }
 
     /// Parses a version of the configuration.
-    pub(in crate::pipeline::admission) fn version(text: &str) -> Result<Version, &'static str> {
-        Version::parse(text).ok_or(INVALID_VERSION)
+    pub(in crate::pipeline::admission) fn version(text: &str) -> Result<PolicyVersion, &'static str> {
+        PolicyVersion::parse(text).ok_or(INVALID_VERSION)
     }
 }

@@ -291,7 +291,7 @@ fn invalid_policy_labels_are_rejected_unless_unchanged() {
     let good = namespace(&[("enforce", "baseline"), ("warn-version", "v1.37")]);
     assert_eq!(run(&Review::create("", "v1", "namespaces"), &good).0, Ok(()));
     for version in ["v1.01", "v1.", "v1.x", "1.2"] {
-        assert_eq!(Version::parse(version), None, "{version}");
+        assert_eq!(PolicyVersion::parse(version), None, "{version}");
     }
 }
 

@@ -1,3 +1,5 @@
+//! Tests of the authentication flags.
+
 use clap::Parser;
 
 use super::*;
