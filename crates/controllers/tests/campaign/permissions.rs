@@ -98,7 +98,7 @@ fn may_user_read(policy: &SubjectCache, user: &str, watched: &str) -> bool {
     })
 }
 
-/// What the node authorizer allows to some node.
+/// Policy with the permissions that some node has by the node authorizer.
 fn node_policy() -> SubjectCache {
     let mut policy = Policy::default();
     policy.set_role("", "node", bootstrap::node_rules().to_vec());
