@@ -31,17 +31,7 @@ const REPLACED_UPSTREAM: &[(&str, &[&str])] = &[
     ("endpoint-controller", &["endpoints"]),
     ("endpointslice-controller", &["endpointslices"]),
     ("endpointslicemirroring-controller", &["endpointslices"]),
-    (
-        "horizontal-pod-autoscaler",
-        &[
-            "deployments/scale",
-            "horizontalpodautoscalers/status",
-            "replicasets/scale",
-            "replicationcontrollers/scale",
-            "statefulsets/scale",
-            "widgets/scale",
-        ],
-    ),
+    ("horizontal-pod-autoscaler", &["horizontalpodautoscalers/status", "replicasets/scale"]),
     ("job-controller", &["jobs/status"]),
     ("kube-apiserver-serving-clustertrustbundle-publisher-controller", &["clustertrustbundles"]),
     ("leader-lease", &["leases"]),
