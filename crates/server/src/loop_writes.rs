@@ -167,26 +167,33 @@ fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<Pipeli
             let subresource = parse_subresource(subresource_name)?;
             Ok(apply(resource_type, subresource, config, Some(&record), &writer, context)?.step)
         }
-        Write::Delete { key, uid, revision, propagation, grace_period_seconds: grace } => {
+        Write::Delete { key, .. } => {
             let record = find(resource_type, key, context)?;
-            let mut preconditions = Map::new();
-            if let Some(uid) = uid {
-                preconditions.insert("uid", &**uid);
-            }
-            if let Some(revision) = revision {
-                preconditions.insert("resourceVersion", revision.to_string());
-            }
-            let mut options = Map::new();
-            options.insert("preconditions", preconditions);
-            options.insert("propagationPolicy", *propagation);
-            options.insert("gracePeriodSeconds", *grace);
-            let options = Value::Map(options);
+            let options = delete_options(&request.write);
             delete::delete(resource_type, &record, &DeleteOptions::from_value(&options), &writer, context)
         }
         Write::Post { key, subresource, object } => {
             post(resource_type, key, subresource, object, &writer, context)
         }
     }
+}
+
+/// Returns the DeleteOptions of a delete.
+fn delete_options(write: &Write) -> Value {
+    let mut options = Map::new();
+    if let Write::Delete { uid, revision, propagation, grace_period_seconds, .. } = write {
+        let mut preconditions = Map::new();
+        if let Some(uid) = uid {
+            preconditions.insert("uid", &**uid);
+        }
+        if let Some(revision) = revision {
+            preconditions.insert("resourceVersion", revision.to_string());
+        }
+        options.insert("preconditions", preconditions);
+        options.insert("propagationPolicy", *propagation);
+        options.insert("gracePeriodSeconds", *grace_period_seconds);
+    }
+    Value::Map(options)
 }
 
 /// Merges a patch into the scale of an object.
