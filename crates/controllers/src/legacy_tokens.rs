@@ -6,12 +6,14 @@
 
 use std::time::Duration;
 
-use setpoint_api::rfc3339::{self, Seconds};
+use setpoint_api::rfc3339;
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::config_map::ConfigMap;
 use setpoint_views::secret::Secret;
 use setpoint_views::service_account::ServiceAccount;
+
+use crate::legacy_token_tracking::{NAME, SINCE, format_day, is_day};
 
 /// Time without use after which a token is marked, and again after which it is deleted.
 const UNUSED_MAX: Duration = Duration::from_secs(365 * DAY);
@@ -23,8 +25,6 @@ const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 /// Label with the date from which on the token is invalid.
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
-/// ConfigMap with the date since which uses are recorded.
-const TRACKING_CONFIG_MAP: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
 /// The legacy token cleaner.
 pub struct LegacyTokenCleaner;
@@ -82,18 +82,10 @@ fn is_token(object: &Object) -> bool {
     object.view::<Secret>().is_some_and(|secret| secret.kind == TOKEN_TYPE)
 }
 
-fn format_day(time: Time) -> String {
-    Seconds(time).to_string().chars().take(10).collect()
-}
-
-fn is_day(text: &str) -> bool {
-    text.len() == 10 && rfc3339::parse(&format!("{text}T00:00:00Z")).is_ok()
-}
-
 /// Day after the start of the recording: from then on the record is complete.
 fn tracked_since(world: &WorldReader<'_>) -> Option<Time> {
-    let (_, map) = world.view::<ConfigMap>("kube-system", TRACKING_CONFIG_MAP)?;
-    let day = rfc3339::parse(&format!("{}T00:00:00Z", map.data.get("since")?)).ok()?;
+    let (_, map) = world.view::<ConfigMap>("kube-system", NAME)?;
+    let day = rfc3339::parse(&format!("{}T00:00:00Z", map.data.get(SINCE)?)).ok()?;
     Some(day.after(Duration::from_secs(DAY)))
 }
 
@@ -134,7 +126,7 @@ mod tests {
         let mut cluster = Cluster::new(controllers, 7);
         cluster.create("namespaces", "", value!({"metadata": {"name": "kube-system"}}));
         let since = format_day(cluster.now);
-        let tracking = value!({"metadata": {"name": (TRACKING_CONFIG_MAP)}, "data": {"since": (since)}});
+        let tracking = value!({"metadata": {"name": (NAME)}, "data": {"since": (since)}});
         cluster.create("configmaps", "kube-system", tracking);
         let names = value!([{"name": "made"}, {"name": "mounted"}]);
         cluster.create("serviceaccounts", "default", value!({"metadata": {"name": "a"}, "secrets": (names)}));

@@ -40,6 +40,7 @@ pub mod ip_repair;
 pub mod job;
 pub mod kinds;
 pub mod lease_holder;
+pub mod legacy_token_tracking;
 pub mod legacy_tokens;
 pub mod migrated_plugins;
 pub mod namespace;
@@ -59,6 +60,7 @@ pub mod revisions;
 pub mod root_ca;
 pub mod scale;
 pub mod service_account;
+pub mod service_account_tokens;
 pub mod service_cidr;
 pub mod service_pods;
 pub mod slice_mirroring;
@@ -91,6 +93,8 @@ pub struct Settings {
     pub node_monitor: node_lifecycle::NodeMonitorSettings,
     /// Maximum number of terminated pods to keep (0 keeps all).
     pub terminated_pod_gc_threshold: usize,
+    /// `true` if the process has the key that signs service account tokens. Without it no Secret gets a token.
+    pub signs_tokens: bool,
 }
 
 impl Default for Settings {
@@ -102,6 +106,7 @@ impl Default for Settings {
             host_path_directory: volume_binder::host_path::DIRECTORY.to_owned(),
             node_monitor: node_lifecycle::NodeMonitorSettings::default(),
             terminated_pod_gc_threshold: pod_gc::TERMINATED_THRESHOLD,
+            signs_tokens: false,
         }
     }
 }
@@ -156,6 +161,9 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
     if !settings.cluster_cidrs.is_empty() {
         let (ranges, taken) = (settings.cluster_cidrs.clone(), settings.service_cidrs.clone());
         all.push(Box::new(node_ipam::NodeIpam::new(ranges, taken)));
+    }
+    if settings.signs_tokens {
+        all.push(Box::new(service_account_tokens::ServiceAccountTokens::new(&settings.root_ca)));
     }
     if !settings.root_ca.is_empty() {
         all.push(Box::new(root_ca::RootCaPublisher::new(&*settings.root_ca)));

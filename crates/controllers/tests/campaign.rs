@@ -11,6 +11,8 @@ mod bounds;
 mod month;
 #[path = "campaign/mutants.rs"]
 mod mutants;
+#[path = "campaign/permissions.rs"]
+mod permissions;
 #[path = "campaign/planners.rs"]
 mod planners;
 #[path = "campaign/properties.rs"]

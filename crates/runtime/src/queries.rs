@@ -8,11 +8,12 @@
 //! |---|---|---|
 //! | `api-service` | `{"name"}` of an APIService | `{}` if its server responds; [`ApiQueries`] only |
 //! | `authentication-trust` | `{}` | data of the ConfigMap `extension-apiserver-authentication` |
-//! | `access` | a SubjectAccessReview's `spec` | `{"allowed"}` |
+//! | `access` | a SubjectAccessReview's `spec` | `{"allowed"}`; [`ApiQueries`] only |
 //! | `certificate-request` | `{"request"}` | fields of the request, see [`CertificateRequest::to_answer`] |
 //! | `hmac-sha256` | `{"key", "text"}` | the code, in base64 for addresses |
 //! | `metrics` | see [`usage`] | see [`usage`] |
 //! | `sha256` | `{"text"}` | the digest, in hexadecimal digits |
+//! | `service-account-token` | `{"account", "secret"}`: a ServiceAccount's metadata, the name of a Secret | the token |
 //! | `sign` | `{"request", "usages", "expirationSeconds"}` | the certificate, PEM in base64 |
 
 pub mod api_queries;
@@ -26,7 +27,7 @@ use aws_lc_rs::{digest, hmac};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use parking_lot::RwLock;
-use setpoint_api::{Entropy, Time, Value, value};
+use setpoint_api::{Entropy, Time, Value};
 use setpoint_pki::certs::signing::{SignError, Signer, SigningRequest};
 use setpoint_pki::certs::{CertifiedKey, FRONT_PROXY_CLIENT_NAME, Pki};
 use setpoint_pki::x509::CertificateRequest;
@@ -35,41 +36,41 @@ use setpoint_reconcile::Query;
 use self::api_queries::ApiQueries;
 use self::usage::{NoUsageSource, UsageSource};
 
-/// Decides if the subject of a SubjectAccessReview's `spec` may do what it describes.
-pub type AccessReview = dyn Fn(&Value) -> bool + Send + Sync;
+/// Issues the token of a ServiceAccount in the Secret of this name.
+pub type TokenIssuer = dyn Fn(&Value, &str) -> Result<String, String> + Send + Sync;
 
 /// Answers queries from this process alone.
 pub struct QueryHandler {
     signer: RwLock<Option<Signer>>,
     usage: Arc<dyn UsageSource>,
-    access: Option<Box<AccessReview>>,
+    tokens: Option<Box<TokenIssuer>>,
     api: Option<Arc<dyn ApiQueries>>,
     trust: RwLock<Option<Value>>,
     client_ca: RwLock<String>,
 }
 
 impl Default for QueryHandler {
-    /// A handler without signer, metrics and access reviews.
+    /// A handler without signer and metrics.
     fn default() -> QueryHandler {
         QueryHandler::new(Arc::new(NoUsageSource))
     }
 }
 
 impl QueryHandler {
-    /// A handler with resource metrics, without signer and access reviews.
+    /// A handler with resource metrics, without signer.
     #[must_use]
     pub fn new(usage: Arc<dyn UsageSource>) -> QueryHandler {
         let (signer, trust) = (RwLock::new(None), RwLock::new(None));
-        QueryHandler { signer, usage, access: None, api: None, trust, client_ca: RwLock::default() }
+        QueryHandler { signer, usage, tokens: None, api: None, trust, client_ca: RwLock::default() }
     }
 
-    /// Reviews access with this function.
+    /// Issues tokens of ServiceAccounts with this function.
     #[must_use]
-    pub fn with_access_review(
+    pub fn with_token_issuer(
         mut self,
-        review: impl Fn(&Value) -> bool + Send + Sync + 'static,
+        issue: impl Fn(&Value, &str) -> Result<String, String> + Send + Sync + 'static,
     ) -> QueryHandler {
-        self.access = Some(Box::new(review));
+        self.tokens = Some(Box::new(issue));
         self
     }
 
@@ -122,10 +123,6 @@ impl QueryHandler {
     pub fn answer(&self, query: &Query, now: Time, entropy: &Entropy) -> Result<Value, String> {
         let question = &query.question;
         match query.target {
-            "access" => {
-                let review = self.access.as_ref().ok_or("this process does not review access")?;
-                Ok(value!({"allowed": (review(question))}))
-            }
             "authentication-trust" => {
                 self.published_trust().ok_or_else(|| "this process does not serve the API".to_owned())
             }
@@ -134,6 +131,14 @@ impl QueryHandler {
                 Ok(Value::from(hmac_sha256(question.str_at(&["key"]), question.str_at(&["text"]))))
             }
             "metrics" => usage::answer(question, &*self.usage),
+            "service-account-token" => {
+                let issue = self
+                    .tokens
+                    .as_ref()
+                    .ok_or("this process has no key to sign service account tokens with")?;
+                let account = question.get("account").unwrap_or(&Value::Null);
+                issue(account, question.str_at(&["secret"])).map(Value::from)
+            }
             "sha256" => Ok(Value::from(sha256(question.str_at(&["text"])))),
             "sign" => self.sign(question, now, entropy),
             other => Err(format!("no handler for queries to {other}")),
@@ -191,7 +196,7 @@ fn hmac_sha256(key: &str, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use setpoint_api::json;
+    use setpoint_api::{json, value};
 
     use super::*;
 
@@ -227,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn access_is_reviewed_by_the_given_function() {
-        let handler = handler().with_access_review(|spec| spec.str_at(&["user"]) == "admin");
-        for (user, allowed) in [("admin", true), ("viewer", false)] {
-            let answer = answer(&handler, "access", value!({"user": (user)})).unwrap();
-            assert_eq!(answer.get("allowed"), Some(&Value::from(allowed)), "{user}");
-        }
-        let error = answer(&QueryHandler::default(), "access", value!({"user": "admin"})).unwrap_err();
-        assert_eq!(error, "this process does not review access");
+    fn tokens_are_issued_by_the_given_function() {
+        let issue =
+            |account: &Value, secret: &str| Ok(format!("{} {secret}", setpoint_api::metadata::name(account)));
+        let question = || value!({"account": {"metadata": {"name": "robot"}}, "secret": "t"});
+        let issued = answer(&handler().with_token_issuer(issue), "service-account-token", question());
+        assert_eq!(issued, Ok(Value::from("robot t")));
+        let error = answer(&handler(), "service-account-token", question()).unwrap_err();
+        assert_eq!(error, "this process has no key to sign service account tokens with");
     }
 
     #[test]

@@ -131,6 +131,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
     let authorizer_parts =
         WebhookParts { client: Arc::default(), metrics: Arc::default(), clock: Arc::clone(&options.clock) };
     let fairness = Fairness::new(SEATS_DEFAULT, Arc::clone(&options.clock), (options.entropy)());
+    let authorization = Arc::new(Authorization::following(store.clone()));
     let api = Api {
         store,
         options,
@@ -149,14 +150,18 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         aggregation: Arc::default(),
         webhooks,
         conversions: Arc::new(conversions),
-        authorization: Arc::default(),
+        authorization,
         authorizer_parts,
         fairness: Some(Arc::new(fairness)),
     };
+    let authentication_metrics = Arc::clone(api.authenticator.metrics());
+    api.metrics.register(move |text| authentication_metrics.write(text));
     let authorizer_metrics = Arc::clone(&api.authorizer_parts.metrics);
     api.metrics.register(move |text| authorizer_metrics.write(text));
     let node = Arc::new(NodeAuthorizer::new(api.store.clone()));
     api.authorization.set_chain(vec![node, Arc::clone(api.authorization.rbac()) as _]);
+    let admission = api.admission.clone();
+    api.metrics.register(move |text| admission.write_metrics(text));
     let webhook_metrics = Arc::clone(api.webhooks.metrics());
     api.metrics.register(move |text| webhook_metrics.write(text));
     let conversion_metrics = Arc::clone(api.conversions.metrics());
@@ -180,7 +185,8 @@ impl Api {
     /// If a file of the options cannot be read, or is malformed.
     pub fn with_authentication(mut self, options: AuthenticationOptions) -> Result<Api, AuthenticationError> {
         let (clock, entropy) = (Arc::clone(&self.options.clock), Arc::clone(&self.options.entropy));
-        self.authenticator = Arc::new(Authenticator::new(options, clock, &*entropy)?);
+        let authenticator = Authenticator::new(options, clock, &*entropy)?;
+        self.authenticator = Arc::new(authenticator.with_metrics(Arc::clone(self.authenticator.metrics())));
         Ok(self)
     }
 

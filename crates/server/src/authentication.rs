@@ -11,6 +11,7 @@
 mod bearer;
 mod error;
 mod issuers;
+mod metrics;
 mod options;
 mod state;
 mod token_webhook;
@@ -22,16 +23,18 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use parking_lot::{Mutex, RwLock};
-use setpoint_api::{Clock, Entropy, Identity, Time};
+use setpoint_api::{Clock, Entropy, Identity, Time, Value};
 use setpoint_authentication::authenticated_token::{AuthenticatedToken, TokenUse, intersect};
 use setpoint_authentication::bootstrap_token::{self, BootstrapToken};
 use setpoint_authentication::oidc;
 use setpoint_authentication::request_header::RequestHeaders;
+use setpoint_authentication::service_account::legacy_claims;
 use setpoint_authentication::token_cache::{TokenDigest, TokenHasher};
 use setpoint_authentication::user::with_authenticated_group;
 use setpoint_store::{Snapshot, Store};
 
 pub use error::AuthenticationError;
+pub use metrics::AuthenticationMetrics;
 pub use options::{AuthenticationOptions, DEFAULT_ISSUER, OidcOptions, TokenWebhookOptions};
 
 use crate::exchange::{CertificateProof, Credentials};
@@ -106,6 +109,7 @@ pub struct Authenticator {
     webhook: Option<TokenWebhook>,
     client: WebhookClient,
     clock: Arc<dyn Clock>,
+    metrics: Arc<AuthenticationMetrics>,
 }
 
 impl Authenticator {
@@ -130,7 +134,20 @@ impl Authenticator {
             webhook,
             client: WebhookClient::default(),
             clock,
+            metrics: Arc::default(),
         })
+    }
+
+    /// Counts in these metrics.
+    #[must_use]
+    pub fn with_metrics(self, metrics: Arc<AuthenticationMetrics>) -> Authenticator {
+        Authenticator { metrics, ..self }
+    }
+
+    /// The metrics.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<AuthenticationMetrics> {
+        &self.metrics
     }
 
     /// The options.
@@ -143,6 +160,15 @@ impl Authenticator {
     #[must_use]
     pub(crate) fn state(&self) -> Arc<AuthenticationState> {
         Arc::clone(&self.state.read())
+    }
+
+    /// Issues the token of a ServiceAccount in the Secret of this name. It does not expire.
+    ///
+    /// # Errors
+    /// If it cannot be signed: the reason.
+    pub fn legacy_token(&self, account: &Value, secret_name: &str) -> Result<String, String> {
+        let signed = self.state().signing_key.sign(&legacy_claims(account, secret_name));
+        signed.map_err(|error| format!("failed to generate token: {error}"))
     }
 
     /// Audiences of this server.
@@ -169,6 +195,20 @@ impl Authenticator {
 
     /// Authenticates a request.
     pub fn authenticate<'a>(&'a self, credentials: &Credentials<'_>, store: &'a Store) -> Authentication<'a> {
+        match self.attempt(credentials, store) {
+            Pending::Ready(result) => {
+                self.metrics.count_attempt(&result);
+                Pending::Ready(result)
+            }
+            Pending::Later(later) => Pending::Later(Box::pin(async move {
+                let result = later.await;
+                self.metrics.count_attempt(&result);
+                result
+            })),
+        }
+    }
+
+    fn attempt<'a>(&'a self, credentials: &Credentials<'_>, store: &'a Store) -> Authentication<'a> {
         let Credentials { headers, path, certificate } = credentials;
         let mut errors = Vec::new();
         if let Some(identity) = self.by_certificate(headers, certificate.as_ref(), &mut errors) {
@@ -237,13 +277,17 @@ impl Authenticator {
         audiences: Option<&[String]>,
         store: &'a Store,
     ) -> TokenVerification<'a> {
+        let begun = self.clock.uptime();
+        let took = move || self.clock.uptime().saturating_sub(begun);
         let digest = self.hasher.digest(token, &[]);
         let (snapshot, now) = (store.snapshot(), self.clock.now());
         if audiences.is_none()
             && let Some(token) = self.verified.lock().get(&digest, &snapshot, now)
         {
+            self.metrics.count_lookup(true, took());
             return Pending::Ready(Ok(token));
         }
+        let fetch = self.metrics.begin_fetch();
         let state = self.state();
         let own = self.options.audiences();
         let attempt = TokenAttempt {
@@ -255,7 +299,15 @@ impl Authenticator {
             is_cached: audiences.is_none(),
             errors: Vec::new(),
         };
-        attempt.run(token, &snapshot, now)
+        let end = move |verified: Result<AuthenticatedToken, String>| {
+            fetch.end(verified.is_ok());
+            self.metrics.count_lookup(false, took());
+            verified
+        };
+        match attempt.run(token, &snapshot, now) {
+            Pending::Ready(verified) => Pending::Ready(end(verified)),
+            Pending::Later(later) => Pending::Later(Box::pin(async move { end(later.await) })),
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use setpoint_api::quote::Quoted;
 use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Identity, RequestInfo};
 use setpoint_authorization::{Attributes, Decision};
-use setpoint_store::Snapshot;
+use setpoint_store::{Snapshot, Store};
 
 pub use self::context::{AuthorizationContext, RequestAuthorizations};
 pub use self::rbac::RbacAuthorizer;
@@ -100,14 +100,25 @@ pub struct Authorization {
 }
 
 impl Default for Authorization {
+    /// RBAC alone, without a store to follow.
     fn default() -> Authorization {
-        let rbac = Arc::new(RbacAuthorizer::default());
-        let chain: Arc<[Arc<dyn Authorizer>]> = Arc::new([Arc::clone(&rbac) as _]);
-        Authorization { chain: RwLock::new(chain), rbac }
+        Authorization::of(RbacAuthorizer::default())
     }
 }
 
 impl Authorization {
+    /// RBAC alone, over the roles and bindings of a store. All snapshots must be those of the store.
+    #[must_use]
+    pub fn following(store: Store) -> Authorization {
+        Authorization::of(RbacAuthorizer::following(store))
+    }
+
+    fn of(rbac: RbacAuthorizer) -> Authorization {
+        let rbac = Arc::new(rbac);
+        let chain: Arc<[Arc<dyn Authorizer>]> = Arc::new([Arc::clone(&rbac) as _]);
+        Authorization { chain: RwLock::new(chain), rbac }
+    }
+
     /// Replaces the authorizers that follow `system:masters`, in the order in which they are asked.
     pub fn set_chain(&self, chain: Vec<Arc<dyn Authorizer>>) {
         *self.chain.write() = chain.into();

@@ -13,6 +13,7 @@
 //! connection then; they leave the queue at their deadline.
 
 mod classifier;
+mod current_requests;
 pub mod deadline;
 mod estimate;
 mod metrics;
@@ -35,6 +36,7 @@ use tokio::sync::{Notify, oneshot};
 pub use self::seats::{Refusal, Seats};
 
 use self::classifier::Classified;
+use self::current_requests::{CountedRequest, CurrentRequests, RequestPhase};
 use self::objects::{CompiledConfiguration, StoredObjects};
 use self::seats::{OccupiedSeats, WatchRegistration};
 use crate::catalog::Catalogs;
@@ -64,6 +66,7 @@ pub struct Fairness {
     /// Objects as they were read last. Its lock is held while the configuration changes, before those of the levels.
     stored: Mutex<StoredObjects>,
     watches: Arc<WatchTracker>,
+    current: Arc<CurrentRequests>,
     /// Time of the next adjustment of limits, in nanoseconds of the uptime.
     adjust_at: AtomicU64,
     timer: TimerState,
@@ -105,6 +108,7 @@ impl Fairness {
             revision: AtomicU64::new(0),
             stored: Mutex::new(stored),
             watches: Arc::default(),
+            current: Arc::new(CurrentRequests::new(now)),
             adjust_at: AtomicU64::new(0),
             timer: TimerState::default(),
         };
@@ -155,15 +159,17 @@ impl Fairness {
         };
         let (start, level, headers, waiting) = started;
         let watch = is_watch.then(|| estimate::watch_scope(&info, selectors)).flatten();
-        let id = match start {
-            Start::Executing(id) | Start::Waiting(id) => id,
+        let (id, phase) = match start {
+            Start::Executing(id) => (id, RequestPhase::Executing),
+            Start::Waiting(id) => (id, RequestPhase::Waiting),
             Start::Stale => unreachable!("stale configurations are tried again"),
             Start::Rejected(rejection, retry_after) => {
                 tracing::debug!(reason = rejection.as_str(), path = %head.path, "request rejected");
                 return Seating::Refused(Refusal { retry_after, headers });
             }
         };
-        let occupied = OccupiedSeats::new(Arc::clone(self), level, id);
+        let counted = CountedRequest::begin(&self.current, now, &info, phase);
+        let occupied = OccupiedSeats::new(Arc::clone(self), level, id, counted);
         let seats = Seats::new(occupied, headers, is_watch);
         let Some(waiting) = waiting else { return Seating::Taken(self.registered(seats, watch)) };
         let limit = deadline::wait_limit(&head.query, is_watch);
@@ -184,6 +190,7 @@ impl Fairness {
         {
             return Err(refusal);
         }
+        seats.execute();
         Ok(self.registered(seats, watch))
     }
 
@@ -227,7 +234,7 @@ impl Fairness {
     pub(crate) fn metrics(&self) -> String {
         let now = self.clock.uptime();
         self.adjust_if_due(now);
-        metrics::text(&self.controller, now)
+        metrics::text(&self.controller, &self.current, now)
     }
 
     /// Returns a dump below `/debug/api_priority_and_fairness/`; `None` if there is none of this name.

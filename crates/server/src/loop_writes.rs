@@ -74,6 +74,22 @@ pub fn denied(request: &WriteRequest, context: &RequestContext<'_>) -> Option<St
     access::denied(&request.write, resource_type, &access::identity(&request.user), context)
 }
 
+/// Returns the resource, with its subresource, of a patch for which the permissions of its user have only the verb
+/// `update`.
+#[must_use]
+pub fn patched_by_update(request: &WriteRequest, context: &RequestContext<'_>) -> Option<String> {
+    let resource_type = written_type(request, context).ok()?;
+    let user = access::identity(&request.user);
+    access::denied_with(&request.write, resource_type, &user, &["patch"], context)?;
+    match &request.write {
+        Write::Patch { subresource, .. } | Write::Apply { subresource, .. } => {
+            let plural = &resource_type.info.plural;
+            Some(if subresource.is_empty() { plural.to_string() } else { format!("{plural}/{subresource}") })
+        }
+        _ => None,
+    }
+}
+
 /// Outcome of a commit.
 #[must_use]
 pub fn outcome(committed: Result<CommitResponse, CommitError>, name: Box<str>) -> WriteOutcome {
@@ -151,26 +167,33 @@ fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<Pipeli
             let subresource = parse_subresource(subresource_name)?;
             Ok(apply(resource_type, subresource, config, Some(&record), &writer, context)?.step)
         }
-        Write::Delete { key, uid, revision, propagation, grace_period_seconds: grace } => {
+        Write::Delete { key, .. } => {
             let record = find(resource_type, key, context)?;
-            let mut preconditions = Map::new();
-            if let Some(uid) = uid {
-                preconditions.insert("uid", &**uid);
-            }
-            if let Some(revision) = revision {
-                preconditions.insert("resourceVersion", revision.to_string());
-            }
-            let mut options = Map::new();
-            options.insert("preconditions", preconditions);
-            options.insert("propagationPolicy", *propagation);
-            options.insert("gracePeriodSeconds", *grace);
-            let options = Value::Map(options);
+            let options = delete_options(&request.write);
             delete::delete(resource_type, &record, &DeleteOptions::from_value(&options), &writer, context)
         }
         Write::Post { key, subresource, object } => {
             post(resource_type, key, subresource, object, &writer, context)
         }
     }
+}
+
+/// Returns the DeleteOptions of a delete.
+fn delete_options(write: &Write) -> Value {
+    let mut options = Map::new();
+    if let Write::Delete { uid, revision, propagation, grace_period_seconds, .. } = write {
+        let mut preconditions = Map::new();
+        if let Some(uid) = uid {
+            preconditions.insert("uid", &**uid);
+        }
+        if let Some(revision) = revision {
+            preconditions.insert("resourceVersion", revision.to_string());
+        }
+        options.insert("preconditions", preconditions);
+        options.insert("propagationPolicy", *propagation);
+        options.insert("gracePeriodSeconds", *grace_period_seconds);
+    }
+    Value::Map(options)
 }
 
 /// Merges a patch into the scale of an object.

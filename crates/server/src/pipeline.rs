@@ -30,7 +30,7 @@ use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::Author;
 use setpoint_api::metadata::validate::MetadataRules;
 use setpoint_api::status::{Reason, Status};
-use setpoint_api::{Resource, Time, Value, metadata};
+use setpoint_api::{Key, Resource, Revision, Time, Value, metadata};
 use setpoint_store::{CommitCause, Precondition, Proposal, Record, Snapshot};
 
 use self::admission::AdmissionContext;
@@ -323,14 +323,30 @@ pub(crate) fn guard_namespace(
     resource_type: &ResourceType,
     name: &str,
 ) -> Result<Proposal, Status> {
+    Ok(match usable_namespace(context, namespace, resource_type, name)? {
+        Some((key, revision)) => proposal.guard(key, Precondition::Revision(revision)),
+        None => proposal,
+    })
+}
+
+/// Returns the key and the revision of the namespace of a create; `None` if it is not checked.
+///
+/// # Errors
+/// If it does not exist or is terminating.
+pub(crate) fn usable_namespace(
+    context: &RequestContext<'_>,
+    namespace: &str,
+    resource_type: &ResourceType,
+    name: &str,
+) -> Result<Option<(Key, Revision)>, Status> {
     let is_checked = context.admission.config.is_enabled(Plugin::NamespaceLifecycle);
     if !resource_type.info.namespaced || !is_checked {
-        return Ok(proposal);
+        return Ok(None);
     }
     let namespaces = setpoint_api::status::Qualified { group: "", name: "namespaces" };
     let missing = || Status::not_found(namespaces, namespace);
     let resource = Resource::new("namespaces").map_err(|_| missing())?;
-    let key = setpoint_api::Key::cluster(&resource, namespace).map_err(|_| missing())?;
+    let key = Key::cluster(&resource, namespace).map_err(|_| missing())?;
     let record = context.snapshot.get(&key).ok_or_else(missing)?;
     if record.attributes().field("status.phase") == Some("Terminating") {
         let why =
@@ -345,5 +361,6 @@ pub(crate) fn guard_namespace(
         }
         return Err(status);
     }
-    Ok(proposal.guard(key, Precondition::Revision(record.revision())))
+    let revision = record.revision();
+    Ok(Some((key, revision)))
 }

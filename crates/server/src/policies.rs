@@ -38,10 +38,26 @@ const EXEMPT_KINDS: [&str; 4] = [
     "MutatingAdmissionPolicyBinding",
 ];
 
+/// Kinds of reviews, by group: no policy applies to them, because it could break authentication and authorization.
+const REVIEWS: [(&str, &[&str]); 2] = [
+    ("authentication.k8s.io", &["SelfSubjectReview", "TokenReview"]),
+    (
+        "authorization.k8s.io",
+        &[
+            "LocalSubjectAccessReview",
+            "SelfSubjectAccessReview",
+            "SelfSubjectRulesReview",
+            "SubjectAccessReview",
+        ],
+    ),
+];
+
 /// `true` if no policy applies to the kind.
 #[must_use]
 pub fn is_exempt(resource_type: &ResourceType) -> bool {
-    resource_type.info.group == GROUP && EXEMPT_KINDS.contains(&&*resource_type.info.kind)
+    let info = &resource_type.info;
+    let is_in = |group: &str, kinds: &[&str]| info.group == group && kinds.contains(&&*info.kind);
+    is_in(GROUP, &EXEMPT_KINDS) || REVIEWS.iter().any(|(group, kinds)| is_in(group, kinds))
 }
 
 /// Compiles the expressions of a policy, webhook configuration, device class or claim that is written.

@@ -230,6 +230,7 @@ impl AdmissionWebhooks {
             let why = format!("the request caused more than {CALLS_MAX} calls of admission webhooks");
             return Err(Status::internal_error(why));
         }
+        answers.record_calls(&calls);
         let calls = calls.into_iter().map(|mut pending| {
             pending.call.timeout = pending.call.timeout.min(left);
             let task = self.client.start(pending.call.clone());

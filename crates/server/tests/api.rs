@@ -42,6 +42,8 @@ mod lists;
 mod node_access;
 #[path = "api/quota.rs"]
 mod quota;
+#[path = "api/reviews.rs"]
+mod reviews;
 #[path = "api/strict_ownership.rs"]
 mod strict_ownership;
 #[path = "api/tokens.rs"]

@@ -11,11 +11,13 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenReview};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, ClusterTrustBundle};
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, Secret};
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, Secret, ServiceAccount,
+};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rcgen::{CertificateParams, DnType, KeyPair};
@@ -129,6 +131,48 @@ where
         tokio::time::sleep(POLL_INTERVAL).await;
     }
     panic!("{name} stayed {last:?}");
+}
+
+#[test]
+fn token_secret_gets_a_token_that_authenticates_until_its_account_is_deleted() {
+    let server = Server::start();
+    block_on(async {
+        let admin = server.admin().await;
+        let accounts: Api<ServiceAccount> = Api::default_namespaced(admin.clone());
+        let secrets: Api<Secret> = Api::default_namespaced(admin.clone());
+        let maps: Api<ConfigMap> = Api::namespaced(admin.clone(), "kube-system");
+        let tracking = "kube-apiserver-legacy-service-account-token-tracking";
+        wait_until(&maps, tracking, |map| map.data.as_ref().is_some_and(|data| data.contains_key("since")))
+            .await;
+        let robot: ServiceAccount = typed(json!({"metadata": {"name": "robot"}}));
+        accounts.create(&PostParams::default(), &robot).await.unwrap();
+        let annotations = json!({"kubernetes.io/service-account.name": "robot"});
+        let secret: Secret = typed(json!({
+            "metadata": {"name": "t", "annotations": annotations}, "type": "kubernetes.io/service-account-token",
+        }));
+        secrets.create(&PostParams::default(), &secret).await.unwrap();
+        let has_token = |secret: &Secret| secret.data.as_ref().is_some_and(|data| data.contains_key("token"));
+        let data = wait_until(&secrets, "t", has_token).await.data.unwrap();
+        assert_eq!(data["namespace"].0, b"default");
+        assert!(data["ca.crt"].0.starts_with(b"-----BEGIN CERTIFICATE-----"));
+        let token = String::from_utf8(data["token"].0.clone()).unwrap();
+        let reviews: Api<TokenReview> = Api::all(admin);
+        let review = || async {
+            let review: TokenReview = typed(json!({"spec": {"token": token}}));
+            reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap()
+        };
+        let user = review().await.user.unwrap().username;
+        assert_eq!(user.as_deref(), Some("system:serviceaccount:default:robot"));
+        accounts.delete("robot", &DeleteParams::default()).await.unwrap();
+        assert_eq!(review().await.authenticated, None);
+        for _ in 0..POLLS_MAX {
+            if secrets.get_opt("t").await.unwrap().is_none() {
+                return;
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        panic!("the token outlived its account");
+    });
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub fn planners() -> Vec<Box<dyn Controller>> {
         root_ca: "any".to_owned(),
         cluster_cidrs: vec![range],
         terminated_pod_gc_threshold: 1,
+        signs_tokens: true,
         ..Settings::default()
     };
     let mut all = setpoint_controllers::all(&settings);

@@ -1,11 +1,13 @@
-//! Queries of planners that are answered by extension API servers: availability checks, and metrics of the autoscaler.
+//! Queries of planners that wait for other processes: extension API servers, for availability checks and metrics of the
+//! autoscaler, and authorizers, for access reviews.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue};
-use setpoint_api::{Clock, Value, json};
+use setpoint_api::{Clock, Value, json, value};
+use setpoint_authorization::Decision;
 use setpoint_reconcile::Query;
 use setpoint_runtime::queries::api_queries::{ApiQueries, PendingAnswer};
 use setpoint_runtime::queries::metrics_apis::{self, ApiReader, ApiResponse};
@@ -15,6 +17,7 @@ use tokio::sync::oneshot;
 
 use super::check::ReadLimits;
 use super::{Aggregation, merge};
+use crate::authorization::{Authorization, ReviewedRequest};
 use crate::exchange::Identity;
 
 /// User of the autoscaler's requests.
@@ -26,6 +29,7 @@ const METRICS_LIMITS: ReadLimits = ReadLimits { bytes: 16 * 1024 * 1024, time: D
 #[derive(Clone)]
 pub(crate) struct AggregatedQueries {
     pub aggregation: Arc<Aggregation>,
+    pub authorization: Arc<Authorization>,
     pub store: Store,
     pub clock: Arc<dyn Clock>,
     /// Runtime of the requests.
@@ -37,6 +41,12 @@ impl ApiQueries for AggregatedQueries {
         let (sender, receiver) = oneshot::channel();
         let (this, question) = (self.clone(), query.question.clone());
         match query.target {
+            "access" => {
+                self.runtime.spawn(async move {
+                    // The loop may have ended.
+                    let _ = sender.send(Ok(this.review(&question).await));
+                });
+            }
             "api-service" => {
                 self.runtime.spawn(async move { this.check(&question, sender).await });
             }
@@ -62,6 +72,13 @@ impl AggregatedQueries {
             }
             _ => true,
         }
+    }
+
+    /// Decides on the request of a SubjectAccessReview's `spec`.
+    async fn review(&self, spec: &Value) -> Value {
+        let reviewed = ReviewedRequest::of_subject(spec);
+        let decision = self.authorization.authorize(&reviewed.attributes(), &self.store.snapshot()).await;
+        value!({"allowed": (matches!(decision, Decision::Allowed(_)))})
     }
 
     /// Checks an APIService, and then reads its OpenAPI documents if they are due.

@@ -19,11 +19,12 @@ impl Api {
         self.aggregation.set_identity(pki);
     }
 
-    /// Handler of queries that extension API servers answer. Its requests run on `runtime`.
+    /// Handler of queries that extension API servers and authorizers answer. Its requests run on `runtime`.
     #[must_use]
     pub fn aggregated_queries(&self, runtime: Handle) -> Arc<dyn ApiQueries> {
         Arc::new(AggregatedQueries {
             aggregation: Arc::clone(&self.aggregation),
+            authorization: Arc::clone(&self.authorization),
             store: self.store.clone(),
             clock: Arc::clone(&self.options.clock),
             runtime,

@@ -1,6 +1,7 @@
 //! Virtual kinds: token, access and subject reviews, which are answered but not stored.
 //!
-//! Access reviews are decided by the chain of [`crate::authorization`], as requests are.
+//! They pass admission as objects that are not stored. Access reviews are decided by the chain of
+//! [`crate::authorization`], as requests are.
 
 use http::Method;
 use setpoint_api::field_error::ErrorList;
@@ -8,23 +9,22 @@ use setpoint_api::kinds::authentication::token_review_fault;
 use setpoint_api::kinds::authorization::rules_review_fault;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::{Generic, Status};
-use setpoint_api::{Time, Value, metadata, value};
+use setpoint_api::{ResourceType, Time, Value, metadata, value};
 
 use setpoint_authentication::authenticated_token::AuthenticatedToken;
 use setpoint_authentication::user::{user_info, with_authenticated_group};
 
-use super::write::writer;
+use super::write::{WriteResult, writer};
 use super::{Api, accepted_form};
 use crate::authorization::ReviewedRequest;
 use crate::body::{self, DecodedBody, Expected, Strictness};
-use crate::catalog::Catalog;
 use crate::exchange::{Identity, Request, Response};
-use crate::pipeline::admission::AdmissionContext;
 use crate::pipeline::update::Subresource;
-use crate::pipeline::{RequestContext, ownership};
+use crate::pipeline::{PipelineResult, RequestContext, WriteOrigin, ownership};
 use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
+use crate::webhooks::{AdmissionRequest, Interruption, Operation, dispatch};
 
 impl Api {
     /// Creates a review and fills in its status.
@@ -65,43 +65,46 @@ impl Api {
             schema: resource_type.schema.view(),
         };
         let strictness = Strictness::of(query.get("fieldValidation"));
-        let DecodedBody { object: mut review, warnings, .. } =
+        let DecodedBody { object: mut review, mut warnings, .. } =
             body::object(&request.body, super::write::header(request), expected, strictness)?;
         metadata::create::ensure_namespace(&mut review, &target.namespace)
             .map_err(|error| Status::bad_request(error.to_string()))?;
         let writer = writer(request, query, None)?;
-        let mut errors = ErrorList::new();
-        resource_type.rules.validate(&review, &mut errors);
-        if !errors.is_empty() {
-            return Err(Status::invalid(resource_type.qualified_kind(), metadata::name(&review), &errors));
-        }
-        let snapshot = self.store.snapshot();
-        let now = self.options.clock.now();
-        let context = RequestContext {
-            snapshot: &snapshot,
-            now,
-            entropy: [0; 3],
-            tolerations: self.options.tolerations,
-            catalog: Catalog::built_in(),
-            admission: AdmissionContext::standard(),
-            webhooks: None,
-            conversions: None,
-            authorization: None,
-        };
-        ownership::record_owners(resource_type, Subresource::None, &writer, &context, None, &mut review);
-        let identity = &request.identity;
-        match &*resource_type.info.kind {
-            "TokenReview" => {
-                if let Some(fault) = token_review_fault(&review) {
-                    return Err(Status::bad_request(fault));
+        let mut called = Vec::new();
+        let admitted = self
+            .perform(request, &mut called, |context| {
+                let mut admitted = review.clone();
+                match admit(&mut admitted, resource_type, &target.namespace, &writer, context) {
+                    Ok(()) => Ok(PipelineResult::DryRun(admitted)),
+                    Err(interruption) => interruption.into_result(),
                 }
-                self.review_token(&mut review).await;
+            })
+            .await;
+        warnings.extend(called);
+        let answered = match admitted {
+            Ok(WriteResult::DryRun(admitted)) => {
+                Ok(self.complete_review(request, resource_type, admitted).await)
             }
-            "SelfSubjectReview" => review = self_review(identity, &review, now),
+            Ok(_) => Err(Status::internal_error("a review is not stored")),
+            Err(status) => Err(status),
+        };
+        let pretty = query.flag("pretty") == Some(true);
+        let response = answered.map(|review| responses::value(201, expected, review, form, pretty));
+        responses::with_warnings(response, &warnings)
+    }
+
+    /// Fills in the status of an admitted review.
+    async fn complete_review(
+        &self,
+        request: &Request,
+        resource_type: &ResourceType,
+        mut review: Value,
+    ) -> Value {
+        let (identity, snapshot) = (&request.identity, self.store.snapshot());
+        match &*resource_type.info.kind {
+            "TokenReview" => self.review_token(&mut review).await,
+            "SelfSubjectReview" => review = self_review(identity, &review, self.options.clock.now()),
             "SelfSubjectRulesReview" => {
-                if let Some(fault) = rules_review_fault(&review) {
-                    return Err(Status::bad_request(fault));
-                }
                 let namespace = review.str_at(&["spec", "namespace"]);
                 let status = self.authorization.rules(identity, namespace, &snapshot).to_status();
                 review.make_map().insert("status", status);
@@ -117,14 +120,9 @@ impl Api {
                 review.make_map().insert("status", status);
             }
         }
-        let pretty = query.flag("pretty") == Some(true);
-        let mut response = responses::value(201, expected, review, form, pretty);
-        responses::warn(&mut response, &warnings);
-        Ok(response)
+        review
     }
-}
 
-impl Api {
     /// Fills in the status of a TokenReview.
     async fn review_token(&self, review: &mut Value) {
         let list = review.at(&["spec", "audiences"]).and_then(Value::as_list).unwrap_or_default();
@@ -142,6 +140,33 @@ impl Api {
         };
         review.make_map().insert("status", status);
     }
+}
+
+/// Runs admission and validation of a review.
+fn admit(
+    review: &mut Value,
+    resource_type: &ResourceType,
+    namespace: &str,
+    writer: &WriteOrigin,
+    context: &RequestContext<'_>,
+) -> Result<(), Interruption> {
+    ownership::record_owners(resource_type, Subresource::None, writer, context, None, review);
+    let admission = AdmissionRequest::new(Operation::Create, resource_type, (namespace, ""), writer);
+    dispatch::mutate_unstored(&admission, review, None, context)?;
+    let mut errors = ErrorList::new();
+    resource_type.rules.validate(review, &mut errors);
+    if !errors.is_empty() {
+        return Err(Status::invalid(resource_type.qualified_kind(), metadata::name(review), &errors).into());
+    }
+    let fault = match &*resource_type.info.kind {
+        "TokenReview" => token_review_fault(review),
+        "SelfSubjectRulesReview" => rules_review_fault(review),
+        _ => None,
+    };
+    if let Some(fault) = fault {
+        return Err(Status::bad_request(fault).into());
+    }
+    dispatch::validate_unstored(&admission, review, None, context)
 }
 
 /// Returns a SelfSubjectReview of the user.

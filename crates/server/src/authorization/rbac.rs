@@ -1,15 +1,17 @@
 //! RBAC authorizer: the policy of a store's roles and bindings.
 //!
-//! The policy of a snapshot is read once per change of a role or binding, and only changed objects are read again.
+//! The policy is read from the tables once, and follows cursors from then on: a write of a role or binding costs the next
+//! request one decoded object, however many there are. A decision is made by a state at least as new as the snapshot of
+//! the request. An authorizer without a store, for tests and tools, reads the tables of each snapshot.
 
-use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use setpoint_api::{Identity, Resource, Revision, metadata};
 use setpoint_authorization::rbac::{Binding, BoundRules, Policy, PolicyRule, SubjectCache};
 use setpoint_authorization::{Attributes, Decision};
-use setpoint_store::{Record, Snapshot};
+use setpoint_store::{Cursor, Record, Snapshot, Store, Table, WatchFilter};
 
 use super::{Answer, Authorizer, PathRule, ResourceRule, UserRules};
 use crate::codec;
@@ -32,40 +34,64 @@ const BINDINGS: usize = 2;
 struct PolicyState {
     /// Revision of the last change of each table.
     changed: [Revision; TABLES],
-    /// Revisions of the objects that the policy was read from, by path.
-    read: [BTreeMap<Box<str>, Revision>; TABLES],
     subjects: SubjectCache,
+    /// Objects that were read for this state and those before it.
+    objects_read: u64,
 }
 
 impl PolicyState {
-    /// Reads the tables of a snapshot. Objects that `previous` has in the same revision are not read again.
-    fn read(snapshot: &Snapshot, previous: &PolicyState) -> PolicyState {
-        let changed = changed(snapshot);
-        let (mut read, mut policy) = (previous.read.clone(), previous.subjects.policy().clone());
+    /// Reads the tables of a snapshot.
+    fn read(snapshot: &Snapshot) -> PolicyState {
+        let mut state = PolicyState::default();
+        let mut policy = Policy::default();
         for (at, resource) in RESOURCES.iter().enumerate() {
-            if changed[at] == previous.changed[at] {
-                continue;
-            }
-            let table = snapshot.table(resource);
-            let records = || table.into_iter().flat_map(setpoint_store::Table::iter);
-            let known = &mut read[at];
-            for record in records() {
-                if known.get(record.path()) != Some(&record.revision()) {
-                    set(&mut policy, at, record);
-                    known.insert(record.path().into(), record.revision());
+            state.read_table(&mut policy, at, snapshot.table(resource));
+        }
+        PolicyState { subjects: SubjectCache::new(policy), ..state }
+    }
+
+    /// Reads the current tables of a store. Returns the cursors of later changes.
+    fn open(store: &Store) -> (PolicyState, Vec<Cursor>) {
+        let mut state = PolicyState::default();
+        let mut policy = Policy::default();
+        let cursors = RESOURCES.iter().enumerate().map(|(at, resource)| {
+            let (snapshot, cursor) = store.list_and_watch(resource, WatchFilter::default());
+            state.read_table(&mut policy, at, snapshot.table(resource));
+            cursor
+        });
+        let cursors = cursors.collect();
+        (PolicyState { subjects: SubjectCache::new(policy), ..state }, cursors)
+    }
+
+    fn read_table(&mut self, policy: &mut Policy, at: usize, table: Option<&Table>) {
+        for record in table.into_iter().flat_map(Table::iter) {
+            set(policy, at, record);
+            self.objects_read += 1;
+        }
+        self.changed[at] = table.map_or(Revision::ZERO, Table::changed);
+    }
+
+    /// Returns the state with the changes since; `None` if the store has dropped some.
+    fn advance(&self, cursors: &mut [Cursor]) -> Option<PolicyState> {
+        let (mut changed, mut policy) = (self.changed, self.subjects.policy().clone());
+        let mut objects_read = self.objects_read;
+        for (at, cursor) in cursors.iter_mut().enumerate() {
+            while let Some(event) = cursor.try_next().ok()? {
+                if event.after.is_tombstone() {
+                    remove(&mut policy, at, event.after.path());
+                } else {
+                    set(&mut policy, at, &event.after);
                 }
-            }
-            let removed = |path: &str| table.is_none_or(|table| table.get(path).is_none());
-            let gone: Vec<Box<str>> = match table.map_or(0, setpoint_store::Table::len) == known.len() {
-                true => Vec::new(),
-                false => known.keys().filter(|path| removed(path)).cloned().collect(),
-            };
-            for path in gone {
-                known.remove(&path);
-                remove(&mut policy, at, &path);
+                objects_read += 1;
+                changed[at] = changed[at].max(event.revision());
             }
         }
-        PolicyState { changed, read, subjects: SubjectCache::new(policy) }
+        Some(PolicyState { changed, subjects: SubjectCache::new(policy), objects_read })
+    }
+
+    /// `true` if the state has all changes up to these revisions.
+    fn covers(&self, changed: &[Revision; TABLES]) -> bool {
+        self.changed.iter().zip(changed).all(|(known, changed)| known >= changed)
     }
 }
 
@@ -73,7 +99,7 @@ impl PolicyState {
 fn changed(snapshot: &Snapshot) -> [Revision; TABLES] {
     let mut changed = [Revision::ZERO; TABLES];
     for (at, resource) in RESOURCES.iter().enumerate() {
-        changed[at] = snapshot.table(resource).map_or(Revision::ZERO, setpoint_store::Table::changed);
+        changed[at] = snapshot.table(resource).map_or(Revision::ZERO, Table::changed);
     }
     changed
 }
@@ -99,25 +125,66 @@ fn remove(policy: &mut Policy, table: usize, path: &str) {
     }
 }
 
-/// Authorizer by the roles and bindings of the store.
-#[derive(Debug, Default)]
+/// Authorizer by the roles and bindings of the store. Lock order: cursors, newest.
+#[derive(Default)]
 pub struct RbacAuthorizer {
     newest: RwLock<Arc<PolicyState>>,
+    feed: Option<PolicyFeed>,
+}
+
+/// Store that an authorizer follows. There are no cursors before the first request.
+struct PolicyFeed {
+    store: Store,
+    cursors: Mutex<Vec<Cursor>>,
+}
+
+impl fmt::Debug for RbacAuthorizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RbacAuthorizer").field("newest", &self.newest).finish_non_exhaustive()
+    }
 }
 
 impl RbacAuthorizer {
-    /// Returns the policy of a snapshot.
+    /// Returns an authorizer that follows the changes of a store. Its snapshots must be those of the store.
+    #[must_use]
+    pub fn following(store: Store) -> RbacAuthorizer {
+        let feed = PolicyFeed { store, cursors: Mutex::default() };
+        RbacAuthorizer { newest: RwLock::default(), feed: Some(feed) }
+    }
+
+    /// Returns the policy of a snapshot, or a later one.
     fn state(&self, snapshot: &Snapshot) -> Arc<PolicyState> {
         let changed = changed(snapshot);
         let newest = Arc::clone(&self.newest.read());
-        if newest.changed == changed {
+        match &self.feed {
+            Some(_) if newest.covers(&changed) => newest,
+            Some(feed) => self.catch_up(feed, &changed),
+            None if newest.changed == changed => newest,
+            None => {
+                let state = Arc::new(PolicyState::read(snapshot));
+                *self.newest.write() = Arc::clone(&state);
+                state
+            }
+        }
+    }
+
+    /// Brings the policy up to date.
+    fn catch_up(&self, feed: &PolicyFeed, changed: &[Revision; TABLES]) -> Arc<PolicyState> {
+        let mut cursors = feed.cursors.lock();
+        let newest = Arc::clone(&self.newest.read());
+        // Another thread may have done it meanwhile.
+        if newest.covers(changed) {
             return newest;
         }
-        let state = Arc::new(PolicyState::read(snapshot, &newest));
-        let mut newest = self.newest.write();
-        if newest.changed.iter().max() < changed.iter().max() {
-            *newest = Arc::clone(&state);
+        let mut state = if cursors.is_empty() { None } else { newest.advance(&mut cursors) };
+        while state.is_none() {
+            let (opened, later) = PolicyState::open(&feed.store);
+            *cursors = later;
+            // The tables were read one after the other.
+            state = opened.advance(&mut cursors);
         }
+        let state = Arc::new(state.unwrap_or_default());
+        *self.newest.write() = Arc::clone(&state);
         state
     }
 
@@ -186,3 +253,6 @@ impl RbacAuthorizer {
         self.state(snapshot).subjects.decide(attributes)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,9 +6,8 @@ use setpoint_api::fields::FieldSelector;
 use setpoint_api::labels::{Operator, Requirement, Selector};
 use setpoint_api::{Identity, Map, RequestInfo, Value};
 use setpoint_authorization::{Attributes, Decision, SelectorRequirement};
-use setpoint_store::Snapshot;
 
-use super::{Authorization, UserRules};
+use super::UserRules;
 use crate::request_info::{field_requirements, label_requirements};
 
 /// Version of a review that names none.
@@ -99,16 +98,6 @@ impl<'v> ReviewedRequest<'v> {
             }
         }
         Value::Map(status)
-    }
-}
-
-impl Authorization {
-    /// `true` if the user of a review may send its request; `spec` is that of a SubjectAccessReview. For the loop, which
-    /// does not wait for authorizers in other processes.
-    #[must_use]
-    pub fn review_now(&self, spec: &Value, snapshot: &Snapshot) -> bool {
-        let reviewed = ReviewedRequest::of_subject(spec);
-        matches!(self.authorize_now(&reviewed.attributes(), snapshot, None), Decision::Allowed(_))
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use setpoint_fairness::{Controller, Histogram, LevelReport, RatioHistogram, Rejection, SchemaStatistics};
 
 use super::Waiter;
+use super::current_requests::{CurrentRequests, KINDS, PHASES};
 use crate::metrics::{MetricType, Text};
 
 /// A ratio in the report of a level.
@@ -14,7 +15,7 @@ const LEVEL: &str = "priority_level";
 const SCHEMA: &str = "flow_schema";
 
 /// Returns all families.
-pub(super) fn text(controller: &Controller<Waiter>, now: Duration) -> String {
+pub(super) fn text(controller: &Controller<Waiter>, current: &CurrentRequests, now: Duration) -> String {
     let mut writer = Writer { text: Text::default(), levels: controller.reports(now) };
     writer.requests();
     writer.durations();
@@ -22,6 +23,7 @@ pub(super) fn text(controller: &Controller<Waiter>, now: Duration) -> String {
     writer.limits();
     writer.demand(controller.fair_fraction());
     writer.utilization();
+    writer.current_requests(&current.histograms(now));
     writer.text.finish()
 }
 
@@ -256,6 +258,24 @@ impl Writer {
             "Seat demand as part of the limit, at every nanosecond.",
             &[(None, |level| &level.demand_ratio)],
         );
+    }
+}
+
+impl Writer {
+    /// Writes the requests of all levels by phase and kind.
+    fn current_requests(&mut self, histograms: &[[RatioHistogram; 2]; 2]) {
+        let name = self.family(
+            "read_vs_write_current_requests",
+            MetricType::Histogram,
+            "Number of requests that wait or execute, at every nanosecond.",
+        );
+        for (phase, kinds) in PHASES.iter().zip(histograms) {
+            for (kind, histogram) in KINDS.iter().zip(kinds) {
+                let labels = [("phase", *phase), ("request_kind", *kind)];
+                let (count, sum) = (histogram.count(), histogram.sum());
+                self.text.histogram(&name, &labels, histogram.buckets(), count, sum);
+            }
+        }
     }
 }
 

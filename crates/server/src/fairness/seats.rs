@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use setpoint_api::status::Status;
 use setpoint_fairness::{LevelHandle, RequestId, WatchScope, WatchTracker};
 
+use super::current_requests::CountedRequest;
 use super::{Fairness, Waiter, timer, wake};
 
 const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
@@ -63,6 +64,14 @@ impl Seats {
         }
     }
 
+    /// The request was dispatched and executes from now on.
+    pub(super) fn execute(&mut self) {
+        if let Some(occupied) = &mut self.occupied {
+            let now = occupied.fairness.clock.uptime();
+            occupied.counted.execute(now);
+        }
+    }
+
     /// Gives up waiting; `None` if the request has been dispatched meanwhile.
     pub(super) fn expire(&mut self) -> Option<Refusal> {
         let retry_after = self.occupied.as_mut()?.expire()?;
@@ -97,11 +106,17 @@ pub(super) struct OccupiedSeats {
     level: Arc<LevelHandle<Waiter>>,
     /// `None` once the request has left.
     id: Option<RequestId>,
+    counted: CountedRequest,
 }
 
 impl OccupiedSeats {
-    pub fn new(fairness: Arc<Fairness>, level: Arc<LevelHandle<Waiter>>, id: RequestId) -> OccupiedSeats {
-        OccupiedSeats { fairness, level, id: Some(id) }
+    pub fn new(
+        fairness: Arc<Fairness>,
+        level: Arc<LevelHandle<Waiter>>,
+        id: RequestId,
+        counted: CountedRequest,
+    ) -> OccupiedSeats {
+        OccupiedSeats { fairness, level, id: Some(id), counted }
     }
 
     /// Rejects a request that waits, and returns its `Retry-After` in seconds; `None` if it has been dispatched.
@@ -119,8 +134,9 @@ impl OccupiedSeats {
 
 impl Drop for OccupiedSeats {
     fn drop(&mut self) {
-        let Some(id) = self.id.take() else { return };
         let now = self.fairness.clock.uptime();
+        self.counted.end(now);
+        let Some(id) = self.id.take() else { return };
         let mut level = self.level.lock();
         level.leave(now, id);
         let (dispatched, next_release) = (level.take_dispatched(), level.next_release());

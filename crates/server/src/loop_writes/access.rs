@@ -45,12 +45,21 @@ pub(super) fn denied(
     user: &Identity,
     context: &RequestContext<'_>,
 ) -> Option<Status> {
+    denied_with(write, resource_type, user, &["patch", "update"], context)
+}
+
+/// Returns the 403 of a write that the user may not make. `patch_verbs` are the verbs that suffice for a patch or apply.
+pub(super) fn denied_with(
+    write: &Write,
+    resource_type: &ResourceType,
+    user: &Identity,
+    patch_verbs: &[&'static str],
+    context: &RequestContext<'_>,
+) -> Option<Status> {
     context.authorization?;
     let (verbs, subresource): (&[&'static str], &str) = match write {
         Write::Create { .. } | Write::CreateEvent(_) => (&["create"], ""),
-        Write::Patch { subresource, .. } | Write::Apply { subresource, .. } => {
-            (&["patch", "update"], subresource)
-        }
+        Write::Patch { subresource, .. } | Write::Apply { subresource, .. } => (patch_verbs, subresource),
         Write::Delete { .. } => (&["delete"], ""),
         Write::Post { subresource, .. } => (&["create"], subresource),
     };

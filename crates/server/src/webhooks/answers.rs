@@ -44,6 +44,8 @@ pub struct WebhookAnswers {
     warnings: Vec<String>,
     /// Warnings of policies in the last decision.
     policy_warnings: Mutex<Vec<String>>,
+    /// `true` if a validating webhook was called.
+    has_validating: bool,
     /// Uptime at the first call.
     pub(super) started_at: Option<Duration>,
 }
@@ -65,6 +67,17 @@ impl WebhookAnswers {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.answers.is_empty()
+    }
+
+    /// `true` if a validating webhook was called: the decision before it passed all validating plugins.
+    #[must_use]
+    pub fn has_validating(&self) -> bool {
+        self.has_validating
+    }
+
+    /// Records that these webhooks are called.
+    pub(super) fn record_calls(&mut self, calls: &[PendingCall]) {
+        self.has_validating |= calls.iter().any(|call| call.webhook_type == WebhookType::Validating);
     }
 
     /// Adds answers, with their warnings.

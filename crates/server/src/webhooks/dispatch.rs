@@ -117,9 +117,36 @@ pub fn admit_unstored(
     old: Option<&Value>,
     context: &RequestContext<'_>,
 ) -> Result<(), Interruption> {
+    mutate_unstored(request, object, old, context)?;
+    validate_unstored(request, object, old, context)
+}
+
+/// Runs the mutating phase on an object that is not stored.
+///
+/// # Errors
+/// If it is rejected, or webhooks must be called first.
+pub fn mutate_unstored(
+    request: &AdmissionRequest<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+    context: &RequestContext<'_>,
+) -> Result<(), Interruption> {
     let input = AdmissionInput { request, old, context };
     mutate(request, object, old, context, |object| admission::admit(object, &input))?;
-    admission::validate(object, &input)?;
+    Ok(())
+}
+
+/// Runs the validating phase on a valid object that is not stored.
+///
+/// # Errors
+/// If it is rejected, or webhooks must be called first.
+pub fn validate_unstored(
+    request: &AdmissionRequest<'_>,
+    object: &Value,
+    old: Option<&Value>,
+    context: &RequestContext<'_>,
+) -> Result<(), Interruption> {
+    admission::validate(object, &AdmissionInput { request, old, context })?;
     validate(request, object, old, context)
 }
 

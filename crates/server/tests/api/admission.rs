@@ -1,12 +1,14 @@
 //! Admission plugins of a server: those that are enabled, their configurations, and what the audit gets.
 
 use setpoint_api::{Value, json};
+use setpoint_server::exchange::Identity;
 use setpoint_server::pipeline::admission::AdmissionConfig;
 use setpoint_server::pipeline::admission::event_rate_limit::{EventLimitType, EventRateLimit};
 use setpoint_server::pipeline::admission::plugins::Plugin;
 use setpoint_server::pipeline::quota::limited::LimitedResource;
 
 use crate::harness::{MAPS, PODS, TestServer, content_type, request};
+use crate::webhook_server::{HookServer, allow};
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 
@@ -184,4 +186,47 @@ fn bound_pod_gets_the_topology_of_its_node() {
     assert_eq!(pod.str_at(&["spec", "nodeName"]), "n");
     let expected = r#"{"topology.kubernetes.io/region":"r","topology.kubernetes.io/zone":"z"}"#;
     assert_eq!(*pod.at(&["metadata", "labels"]).unwrap(), json::parse(expected.as_bytes()).unwrap());
+}
+
+#[test]
+fn pod_security_counts_the_evaluations_of_each_request_once() {
+    let mut config = AdmissionConfig::default();
+    config.pod_security.exempt_users.insert("root".to_owned());
+    let server = TestServer::with_admission(config);
+    let labels = r#"{"metadata":{"name":"n","labels":{"pod-security.kubernetes.io/enforce":"baseline","pod-security.kubernetes.io/warn":"restricted"}}}"#;
+    server.create(NAMESPACES, labels);
+    let hook = HookServer::start(allow);
+    let (url, ca) = (&hook.url, &hook.ca_bundle);
+    let configuration = format!(
+        r#"{{"metadata":{{"name":"v"}},"webhooks":[{{"name":"v.example.com","sideEffects":"None","admissionReviewVersions":["v1"],
+            "clientConfig":{{"url":"{url}","caBundle":"{ca}"}},
+            "rules":[{{"operations":["*"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}}]}}]}}"#
+    );
+    server.create("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", &configuration);
+    let pods = "/api/v1/namespaces/n/pods";
+    server.create(pods, &pod("p", ""));
+    assert_eq!(hook.requests().len(), 1);
+    assert_eq!(server.call("POST", pods, &pod("q", r#","hostNetwork":true"#)).0, 403);
+    let root = Identity::new("root", vec!["system:masters".to_owned()]);
+    assert_eq!(server.call_as(root, "POST", pods, &pod("r", r#","hostNetwork":true"#)).0, 201);
+    server.create(PODS, &pod("p", ""));
+    let metrics = server.get("/metrics");
+    let write = r#"request_operation="create",resource="pod",subresource="""#;
+    for line in [
+        format!(
+            r#"pod_security_evaluations_total{{decision="allow",policy_level="baseline",policy_version="latest",mode="enforce",{write}}} 1"#
+        ),
+        format!(
+            r#"pod_security_evaluations_total{{decision="deny",policy_level="baseline",policy_version="latest",mode="enforce",{write}}} 1"#
+        ),
+        format!(
+            r#"pod_security_evaluations_total{{decision="deny",policy_level="restricted",policy_version="latest",mode="warn",{write}}} 1"#
+        ),
+        format!(
+            r#"pod_security_evaluations_total{{decision="allow",policy_level="privileged",policy_version="latest",mode="enforce",{write}}} 1"#
+        ),
+        format!("pod_security_exemptions_total{{{write}}} 1"),
+    ] {
+        assert!(metrics.text().contains(&line), "{line}");
+    }
 }

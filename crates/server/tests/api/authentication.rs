@@ -162,6 +162,26 @@ fn tokens_of_external_issuers_are_verified_with_their_current_keys() {
 }
 
 #[test]
+fn each_of_two_issuers_vouches_for_its_own_users() {
+    let (first_key, second_key) = (key(), key());
+    let (first, second) = (IssuerServer::start(&first_key), IssuerServer::start(&second_key));
+    let (_, own) =
+        second.configuration("").split_once("jwt:\n").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let text = first.configuration("") + &own.replace("oidc:", "second:");
+    let (_dir, path) = file(&text);
+    let server = server(AuthenticationOptions { configuration_file: Some(path), ..Default::default() });
+    let expires = START.0 / 1_000_000 + 3600;
+    assert_eq!(server.authenticate(&first.token(&first_key, "ann", expires)).unwrap().user, "oidc:ann");
+    assert_eq!(server.authenticate(&second.token(&second_key, "ann", expires)).unwrap().user, "second:ann");
+    // A key of one issuer signs nothing for the other.
+    assert!(server.authenticate(&first.token(&second_key, "ann", expires)).is_none());
+    assert!(server.authenticate(&second.token(&first_key, "ann", expires)).is_none());
+    first.break_down();
+    server.clock.advance(Duration::from_secs(11));
+    assert!(server.authenticate(&second.token(&second_key, "bob", expires)).is_some(), "issuers fail apart");
+}
+
+#[test]
 fn keys_of_a_failing_issuer_are_fetched_again_later() {
     let key = key();
     let issuer = IssuerServer::start(&key);

@@ -6,7 +6,7 @@ use setpoint_api::{Value, value};
 use setpoint_authorization::config::read;
 use setpoint_server::exchange::Identity;
 
-use crate::harness::{MAPS, TestServer};
+use crate::harness::{MAPS, PODS, TestServer};
 use crate::webhook_server::{HookReply, HookServer};
 
 /// A server whose authorizers are RBAC and a webhook with further settings.
@@ -89,6 +89,60 @@ fn webhook_allows_and_denies_and_its_answers_are_cached() {
     ] {
         assert!(metrics.text().contains(line), "{line}");
     }
+}
+
+#[test]
+fn webhook_gets_the_selectors_of_a_list() {
+    let hook = HookServer::start(|review| answer(review, value!({"allowed": true})));
+    let server = server(&hook, V1);
+    let query = "fieldSelector=metadata.name%3Da,metadata.namespace!%3Db&labelSelector=app%20in%20(x,y),!old";
+    assert_eq!(server.call_as(jane(), "GET", &format!("{MAPS}?{query}"), "").0, 200);
+    let attributes = hook.reviews()[0].at(&["spec", "resourceAttributes"]).cloned().unwrap();
+    assert_eq!(
+        attributes.at(&["fieldSelector", "requirements"]),
+        Some(&value!([
+            {"key": "metadata.name", "operator": "In", "values": ["a"]},
+            {"key": "metadata.namespace", "operator": "NotIn", "values": ["b"]},
+        ]))
+    );
+    assert_eq!(
+        attributes.at(&["labelSelector", "requirements"]),
+        Some(&value!([
+            {"key": "app", "operator": "In", "values": ["x", "y"]},
+            {"key": "old", "operator": "DoesNotExist"},
+        ]))
+    );
+    // The selectors are part of the cached question.
+    assert_eq!(server.call_as(jane(), "GET", MAPS, "").0, 200);
+    assert_eq!(hook.reviews().len(), 2);
+}
+
+#[test]
+fn token_audience_of_a_node_is_decided_by_the_webhook() {
+    let hook = HookServer::start(|review| {
+        let verb = review.str_at(&["spec", "resourceAttributes", "verb"]);
+        let resource = review.str_at(&["spec", "resourceAttributes", "resource"]);
+        let is_allowed =
+            verb == "create" || (verb, resource) == ("request-serviceaccounts-token-audience", "vault");
+        answer(review, value!({"allowed": (is_allowed)}))
+    });
+    let server = server(&hook, V1);
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    server.create(accounts, r#"{"metadata":{"name":"robot"}}"#);
+    let pod = r#"{"metadata":{"name":"p"},"spec":{"nodeName":"n","serviceAccountName":"robot","containers":[{"name":"c","image":"i"}]}}"#;
+    let uid = server.create(PODS, pod).str_at(&["metadata", "uid"]).to_owned();
+    let node = || Identity::new("system:node:n", vec!["system:nodes".to_owned()]);
+    let token = |audience: &str| {
+        let reference = format!(r#"{{"kind":"Pod","apiVersion":"v1","name":"p","uid":"{uid}"}}"#);
+        let body = format!(r#"{{"spec":{{"audiences":["{audience}"],"boundObjectRef":{reference}}}}}"#);
+        server.call_as(node(), "POST", &format!("{accounts}/robot/token"), &body)
+    };
+    let (code, issued) = token("vault");
+    assert_eq!(code, 201, "{issued:?}");
+    let (code, refused) = token("bank");
+    assert_eq!(code, 403);
+    let why = r#"system:node:n is not authorized to request tokens for audience "bank""#;
+    assert!(refused.str_at(&["message"]).ends_with(why), "{refused:?}");
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl TestServer {
         assert_eq!(code, 200, "{}", json::to_text(&answer));
     }
 
-    fn defined() -> TestServer {
+    pub fn defined() -> TestServer {
         let server = TestServer::new();
         server.define(&definition(&[("v1", SCHEMA)]));
         server

@@ -243,3 +243,56 @@ fn loop_creating_many_objects_sees_no_conflict() {
     assert_eq!(snapshot.table(&maps).unwrap().len(), before + WANTED + RIVALS);
     assert_eq!(used(&server), (WANTED + RIVALS).to_string());
 }
+
+/// Creates an enforced quota with a further field of its `spec`.
+fn limit_scoped(server: &TestServer, name: &str, resource: &str, hard: usize, more: &str) {
+    let hard = format!(r#""hard":{{"{resource}":"{hard}"}}"#);
+    server.create(QUOTA, &format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{{hard}{more}}}}}"#));
+    let status = format!(r#"{{"status":{{{hard},"used":{{"{resource}":"0"}}}}}}"#);
+    let (code, quota) = server.call("PATCH", &format!("{QUOTA}/{name}/status"), &status);
+    assert_eq!(code, 200, "{}", json::to_text(&quota));
+}
+
+#[test]
+fn create_of_a_custom_kind_over_its_quota_is_rejected() {
+    let server = TestServer::defined();
+    limit_scoped(&server, "q", "count/widgets.example.com", 2, "");
+    let widget = |name: &str| {
+        let body = format!(
+            r#"{{"kind":"Widget","apiVersion":"example.com/v1","metadata":{{"name":"{name}"}},"spec":{{"size":3}}}}"#
+        );
+        server.call("POST", "/apis/example.com/v1/namespaces/default/widgets", &body)
+    };
+    assert_eq!([widget("a").0, widget("b").0], [201, 201]);
+    let (code, refused) = widget("c");
+    assert_eq!(code, 403);
+    assert_eq!(
+        refused.str_at(&["message"]),
+        "widgets.example.com \"c\" is forbidden: exceeded quota: q, requested: count/widgets.example.com=1, \
+         used: count/widgets.example.com=2, limited: count/widgets.example.com=2"
+    );
+}
+
+#[test]
+fn quota_of_a_priority_class_counts_only_its_pods() {
+    let server = TestServer::new();
+    for (name, value) in [("high", 1000), ("low", 1)] {
+        let class = format!(r#"{{"metadata":{{"name":"{name}"}},"value":{value}}}"#);
+        server.create("/apis/scheduling.k8s.io/v1/priorityclasses", &class);
+    }
+    let scope = r#","scopeSelector":{"matchExpressions":[{"scopeName":"PriorityClass","operator":"In","values":["high"]}]}"#;
+    limit_scoped(&server, "q", "pods", 1, scope);
+    let pod = |name: &str, class: &str| {
+        let body = format!(
+            r#"{{"metadata":{{"name":"{name}"}},"spec":{{"priorityClassName":"{class}","containers":[{{"name":"c","image":"i"}}]}}}}"#
+        );
+        server.call("POST", PODS, &body)
+    };
+    assert_eq!([pod("a", "high").0, pod("b", "low").0, pod("c", "low").0], [201, 201, 201]);
+    let (code, refused) = pod("d", "high");
+    assert_eq!(code, 403);
+    let why = "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1";
+    assert!(refused.str_at(&["message"]).ends_with(why), "{}", json::to_text(&refused));
+    let quota = server.object(&format!("{QUOTA}/q"));
+    assert_eq!(quota.str_at(&["status", "used", "pods"]), "1");
+}

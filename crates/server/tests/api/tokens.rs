@@ -85,6 +85,26 @@ fn bound_token_is_revoked_with_its_object() {
     );
 }
 
+#[test]
+fn token_bound_to_a_secret_is_revoked_with_it() {
+    let server = TestServer::new();
+    account(&server);
+    let secrets = "/api/v1/namespaces/default/secrets";
+    server.create(secrets, r#"{"metadata":{"name":"s"}}"#);
+    let bind = || token(&server, r#"{"boundObjectRef":{"kind":"Secret","apiVersion":"v1","name":"s"}}"#);
+    let (code, issued) = bind();
+    assert_eq!(code, 201, "{}", json::to_text(&issued));
+    let first = issued.str_at(&["status", "token"]);
+    assert!(server.authenticate(first).is_some());
+    server.call("PATCH", &format!("{secrets}/s"), r#"{"metadata":{"labels":{"a":"b"}}}"#);
+    assert!(server.authenticate(first).is_some(), "a change of the Secret revokes nothing");
+    assert_eq!(server.call("DELETE", &format!("{secrets}/s"), "").0, 200);
+    assert!(server.authenticate(first).is_none());
+    assert_eq!(bind().0, 404);
+    server.create(secrets, r#"{"metadata":{"name":"s"}}"#);
+    assert!(server.authenticate(first).is_none(), "another Secret of that name");
+}
+
 const NODES: &str = "/api/v1/nodes";
 
 fn node(server: &TestServer, name: &str) {

@@ -7,6 +7,7 @@ use setpoint_controllers::api_service_availability::RemoteAvailability;
 use setpoint_controllers::api_services::MetricsService;
 use setpoint_controllers::authentication_trust::AuthenticationTrust;
 use setpoint_controllers::lease_holder::LeaseHolder;
+use setpoint_controllers::legacy_token_tracking::LegacyTokenTracking;
 use setpoint_controllers::node_ipam::{Cidr, ClusterCidr, NodeIpam};
 use setpoint_controllers::{Settings, crd, flow_control};
 use setpoint_node::Fleet;
@@ -99,6 +100,7 @@ impl ControllerSelection {
         server_controllers.push(Box::new(MetricsService { has_nodes: nodes.count > 0 }));
         server_controllers.push(Box::new(RemoteAvailability));
         server_controllers.push(Box::new(AuthenticationTrust));
+        server_controllers.push(Box::new(LegacyTokenTracking));
         if nodes.count > 0 {
             controllers.extend(setpoint_node::planners(nodes));
         }
@@ -213,7 +215,7 @@ fn parse_cidr(text: &str) -> anyhow::Result<Cidr> {
 fn full_settings() -> Settings {
     let range = DEFAULT_CLUSTER_CIDR.parse::<Cidr>().and_then(|all| ClusterCidr::new(all, 24));
     let cluster_cidrs = range.into_iter().collect();
-    Settings { root_ca: "any".to_owned(), cluster_cidrs, ..Settings::default() }
+    Settings { root_ca: "any".to_owned(), cluster_cidrs, signs_tokens: true, ..Settings::default() }
 }
 
 /// Identity of this process in leader election, as `host_id`.

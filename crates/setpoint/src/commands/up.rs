@@ -387,8 +387,8 @@ fn reconcile(
     let services =
         ranges.cluster().iter().map(|range| range.to_string().parse()).collect::<Result<_, _>>()?;
     let settings = args.network.settings(pki.ca.certificate.clone(), services)?;
-    let settings =
-        args.controller_args.apply_to(Settings { host_path_directory: paths.volumes(), ..settings });
+    let settings = Settings { host_path_directory: paths.volumes(), signs_tokens: true, ..settings };
+    let settings = args.controller_args.apply_to(settings);
     // This process serves the queries about its own nodes, so their rules need not be published.
     nodes.published_rules = None;
     nodes.components = Components { names: args.controllers.components(&settings), started_at };
@@ -403,9 +403,9 @@ fn reconcile(
     let engine = args.controllers.server_engine(&settings, nodes, args.scheduler_config.as_ref());
     let engine = first_pass::record_first_pass(engine, paths.data_dir.as_deref(), &args.controllers);
     let queries = QueryHandler::new(kubelets)
-        .with_access_review({
-            let (authorization, store) = (Arc::clone(api.authorization()), store.clone());
-            move |spec| authorization.review_now(spec, &store.snapshot())
+        .with_token_issuer({
+            let authenticator = Arc::clone(api.authenticator());
+            move |account, secret_name| authenticator.legacy_token(account, secret_name)
         })
         .with_api_queries(api.aggregated_queries(tokio::runtime::Handle::current()));
     let queries = Arc::new(queries);

@@ -18,6 +18,46 @@ use setpoint_store::{Snapshot, Store};
 /// Prefix of the users of nodes, whose permissions are not RBAC's.
 const NODE_PREFIX: &str = "system:node:";
 
+/// Objects, by planner, that upstream's controllers replace, so that their roles have the verb `update` and no `patch`. The
+/// loop sends the difference in place of the whole object. All other patches need the verb `patch`.
+const REPLACED_UPSTREAM: &[(&str, &[&str])] = &[
+    ("bootstrap-signer-controller", &["configmaps"]),
+    ("certificatesigningrequest-approving-controller", &["certificatesigningrequests/approval"]),
+    ("certificatesigningrequest-signing-controller", &["certificatesigningrequests/status"]),
+    ("cronjob-controller", &["cronjobs/status"]),
+    ("daemonset-controller", &["daemonsets/status"]),
+    ("deployment-controller", &["deployments", "deployments/status"]),
+    ("disruption-controller", &["poddisruptionbudgets/status"]),
+    ("endpoint-controller", &["endpoints"]),
+    ("endpointslice-controller", &["endpointslices"]),
+    ("endpointslicemirroring-controller", &["endpointslices"]),
+    ("horizontal-pod-autoscaler", &["horizontalpodautoscalers/status", "replicasets/scale"]),
+    ("job-controller", &["jobs/status"]),
+    ("kube-apiserver-serving-clustertrustbundle-publisher-controller", &["clustertrustbundles"]),
+    ("leader-lease", &["leases"]),
+    ("namespace-controller", &["namespaces/finalize", "namespaces/status"]),
+    (
+        "persistent-volume-binder",
+        &[
+            "persistentvolumeclaims",
+            "persistentvolumeclaims/status",
+            "persistentvolumes",
+            "persistentvolumes/status",
+        ],
+    ),
+    ("pv-protection-controller", &["persistentvolumes"]),
+    ("pvc-protection-controller", &["persistentvolumeclaims", "persistentvolumeclaims/status"]),
+    // Mutants of campaigns patch ReplicaSets themselves.
+    ("replicaset-controller", &["replicasets", "replicasets/status"]),
+    ("replication-controller", &["replicationcontrollers/status"]),
+    ("resourcequota-controller", &["resourcequotas/status"]),
+    ("root-ca-certificate-publisher-controller", &["configmaps"]),
+    ("scheduler-lease", &["leases"]),
+    ("serviceaccount-token-controller", &["secrets", "serviceaccounts"]),
+    ("statefulset-controller", &["persistentvolumeclaims", "statefulsets/status"]),
+    ("volumeattributesclass-protection-controller", &["volumeattributesclasses"]),
+];
+
 /// Authorizer by the bootstrap policy as it is before anything is changed. The simulated store has no roles.
 struct BootstrapPolicy(SubjectCache);
 
@@ -55,12 +95,24 @@ impl Permissions {
         is_checked.then_some(AuthorizationContext { authorization: &self.authorization, answers: None })
     }
 
-    /// Panics if a write needs more permissions than its user has.
+    /// Panics if a write needs more permissions than its user has, or if a patch needs the verb `update` and is not one of
+    /// [`REPLACED_UPSTREAM`].
     pub(super) fn check(&self, request: &WriteRequest, context: &RequestContext<'_>) {
         if let Some(denied) = loop_writes::denied(request, context) {
             panic!(
                 "{} needs a permission that upstream does not grant: {}",
                 request.reconciler, denied.message
+            );
+        }
+        if let Some(resource) = loop_writes::patched_by_update(request, context) {
+            let planner = request.reconciler.split(' ').next().unwrap_or_default();
+            let is_listed = |(name, resources): &(&str, &[&str])| {
+                *name == planner && resources.contains(&resource.as_str())
+            };
+            assert!(
+                REPLACED_UPSTREAM.iter().any(is_listed),
+                "{} patches {resource} without the verb patch: list it if upstream's controller replaces the object",
+                request.reconciler
             );
         }
     }

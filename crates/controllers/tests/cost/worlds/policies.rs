@@ -334,6 +334,19 @@ pub const CASES: &[Case] = &[
         },
     ),
     Case::new(
+        "serviceaccount-token-controller",
+        "secrets, and references of the account",
+        "secrets default/t000000",
+        |len| {
+            let references = list(len, |at| value!({"name": (name("t", at))}));
+            let token = value!({"type": "kubernetes.io/service-account-token"});
+            let token = annotated(token, "kubernetes.io/service-account.name", "a");
+            many(len, "secrets", "default/t", |_| token.clone())
+                .chain([object("serviceaccounts", "default/a", value!({"secrets": (references)}))])
+                .collect()
+        },
+    ),
+    Case::new(
         "storage-version-migrator-controller",
         "objects",
         "storageversionmigrations.storagemigration.k8s.io m",
@@ -474,6 +487,15 @@ pub const CASES: &[Case] = &[
         "configmaps",
         "configmaps kube-system/extension-apiserver-authentication",
         |len| many(len, "configmaps", "c", |_| value!({})).collect(),
+    ),
+    Case::new(
+        "legacy_token_tracking_controller",
+        "configmaps",
+        "configmaps kube-system/kube-apiserver-legacy-service-account-token-tracking",
+        |len| {
+            let namespace = object("namespaces", "kube-system", value!({"status": {"phase": "Active"}}));
+            many(len, "configmaps", "c", |_| value!({})).chain([namespace]).collect()
+        },
     ),
     Case::new(
         "priority-and-fairness-config-producer",

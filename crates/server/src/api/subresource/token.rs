@@ -1,6 +1,9 @@
 //! `serviceaccounts/token`: issues a token.
+//!
+//! A request passes admission as an object that is not stored. A dry run issues a token too, as upstream.
 
 use setpoint_api::field_error::{ErrorList, FieldError, Path};
+use setpoint_api::kind_schema::SchemaRef;
 use setpoint_api::kinds;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::{Qualified, Status};
@@ -9,17 +12,17 @@ use setpoint_authentication::service_account::{TokenGrant, WARN_ONLY_SECONDS, bo
 use std::time::Duration;
 
 use super::{expected, object};
-use crate::api::write::writer;
+use crate::api::write::{WriteResult, writer};
 use crate::api::{Api, accepted_form};
 use crate::authentication::DEFAULT_ISSUER;
 use crate::codec;
 use crate::exchange::{Request, Response};
-use crate::pipeline::PipelineResult;
 use crate::pipeline::create::uid;
+use crate::pipeline::{PipelineResult, RequestContext, WriteOrigin, usable_namespace};
 use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
-use crate::webhooks::{AdmissionRequest, ForeignKind, Operation, dispatch};
+use crate::webhooks::{AdmissionRequest, ForeignKind, Interruption, Operation, dispatch};
 
 /// Validity of a token of a projected volume, which is extended for clients that do not read it again.
 const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
@@ -34,72 +37,98 @@ impl Api {
     ) -> Result<Response, Status> {
         let form = accepted_form(request)?;
         let definition = expected("authentication.k8s.io/v1", "TokenRequest")?;
-        let (mut token_request, mut warnings) = object(request, target, query, definition)?;
+        let (token_request, mut warnings) = object(request, target, query, definition)?;
+        let writer = writer(request, query, None)?;
+        let (mut called, mut shortened) = (Vec::new(), None);
+        let issued = self
+            .perform(request, &mut called, |context| {
+                let mut issued = token_request.clone();
+                match self.issue_once(&mut issued, target, (&writer, definition.schema), context) {
+                    Ok(warning) => {
+                        shortened = warning;
+                        Ok(PipelineResult::DryRun(issued))
+                    }
+                    Err(interruption) => interruption.into_result(),
+                }
+            })
+            .await;
+        warnings.extend(called);
+        warnings.extend(shortened);
+        let pretty = query.flag("pretty") == Some(true);
+        let response = issued.and_then(|issued| match issued {
+            WriteResult::DryRun(issued) => Ok(responses::value(201, definition, issued, form, pretty)),
+            _ => Err(Status::internal_error("a token request is not stored")),
+        });
+        responses::with_warnings(response, &warnings)
+    }
+
+    /// Admits a token request and fills in the token. Returns a warning.
+    fn issue_once(
+        &self,
+        token_request: &mut Value,
+        target: &Target,
+        (writer, schema): (&WriteOrigin, SchemaRef<'_>),
+        context: &RequestContext<'_>,
+    ) -> Result<Option<String>, Interruption> {
+        let at = (target.namespace.as_str(), target.name.as_str());
+        let admission = AdmissionRequest {
+            foreign_kind: Some(ForeignKind { group: KIND.group, version: "v1", kind: KIND.name, schema }),
+            ..AdmissionRequest::new(Operation::Create, &target.resource_type, at, writer)
+        }
+        .for_subresource("token");
         let rules = kinds::rules(KIND.group, KIND.name)
             .ok_or_else(|| Status::internal_error("there are no rules for TokenRequest"))?;
-        rules.default(&mut token_request);
-        let mut token_request =
-            self.admit_token(request, target, query, (token_request, &mut warnings)).await?;
-        let snapshot = self.store.snapshot();
-        let account = codec::object(&self.find(target, &snapshot)?);
-        check_names(&token_request, target, &account)?;
+        usable_namespace(context, at.0, &target.resource_type, at.1)?;
+        rules.default(token_request);
+        dispatch::mutate_unstored(&admission, token_request, None, context)?;
+        // A webhook may have removed fields.
+        rules.default(token_request);
+        check_name(token_request, target)?;
+        let account = codec::object(&self.find(target, context.snapshot)?);
+        check_uid(token_request, target, &account)?;
+        self.complete(token_request, &account, context.now);
         let mut errors = ErrorList::new();
-        rules.validate(&token_request, &mut errors);
+        rules.validate(token_request, &mut errors);
         if !errors.is_empty() {
-            return Err(Status::invalid(KIND, "", &errors));
+            return Err(Status::invalid(KIND, "", &errors).into());
         }
-        let bound = bound(&token_request, target, &snapshot)?;
-        let grant = self.grant(&token_request, &account, &bound);
-        let token = self.sign(&account, &bound, &grant)?;
-        if let Some(warning) = &grant.warning {
-            warnings.push(warning.clone());
-        }
-        fill(&mut token_request, &account, &grant, token);
-        let mut response =
-            responses::value(201, definition, token_request, form, query.flag("pretty") == Some(true));
-        responses::warn(&mut response, &warnings);
-        Ok(response)
+        dispatch::validate_unstored(&admission, token_request, None, context)?;
+        let bound = bound(token_request, target, context.snapshot)?;
+        let grant = self.grant(token_request, &account, &bound, context.now);
+        let token = self.sign(&account, &bound, &grant, &uid(context.entropy))?;
+        token_request.ensure_map("spec").insert("expirationSeconds", grant.seconds);
+        let status = token_request.ensure_map("status");
+        status.insert("token", token);
+        status.insert("expirationTimestamp", Seconds(grant.promised).to_string());
+        Ok(grant.warning)
     }
 
-    /// Has plugins, policies and webhooks admit a request. Returns it as they leave it.
-    async fn admit_token(
+    /// Fills in audiences, the names and the UID of the account, and the time; clears the status.
+    fn complete(&self, token_request: &mut Value, account: &Value, now: Time) {
+        let spec = token_request.ensure_map("spec");
+        if spec.get("audiences").and_then(Value::as_list).unwrap_or_default().is_empty() {
+            spec.insert("audiences", self.authenticator.options().audiences());
+        }
+        let metadata = token_request.ensure_map("metadata");
+        metadata.insert("name", metadata::name(account));
+        metadata.insert("namespace", metadata::namespace(account));
+        metadata.insert("uid", metadata::text(account, "uid"));
+        metadata.insert("creationTimestamp", Seconds(now).to_string());
+        token_request.make_map().remove("status");
+    }
+
+    /// Decides on the validity of a token.
+    fn grant(
         &self,
-        request: &Request,
-        target: &Target,
-        query: &QueryParams,
-        (token_request, warnings): (Value, &mut Vec<String>),
-    ) -> Result<Value, Status> {
-        let definition = expected("authentication.k8s.io/v1", KIND.name)?;
-        let writer = writer(request, query, None)?;
-        let at = (target.namespace.as_str(), target.name.as_str());
-        let mut admitted = token_request.clone();
-        self.perform(request, warnings, |context| {
-            let kind =
-                ForeignKind { group: KIND.group, version: "v1", kind: KIND.name, schema: definition.schema };
-            let admission = AdmissionRequest {
-                foreign_kind: Some(kind),
-                ..AdmissionRequest::new(Operation::Create, &target.resource_type, at, &writer)
-            }
-            .for_subresource("token");
-            admitted.clone_from(&token_request);
-            match dispatch::admit_unstored(&admission, &mut admitted, None, context) {
-                Ok(()) => Ok(PipelineResult::DryRun(Value::Null)),
-                Err(interruption) => interruption.into_result(),
-            }
-        })
-        .await?;
-        Ok(admitted)
-    }
-
-    /// Decides on audiences and validity of a token.
-    fn grant(&self, token_request: &Value, account: &Value, bound: &[(&'static str, Value)]) -> Grant {
+        token_request: &Value,
+        account: &Value,
+        bound: &[(&'static str, Value)],
+        now: Time,
+    ) -> Grant {
         let options = self.authenticator.options();
         let own = options.audiences();
         let given = token_request.at(&["spec", "audiences"]).and_then(Value::as_list).unwrap_or_default();
-        let mut audiences: Vec<String> = given.iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        if audiences.is_empty() {
-            audiences.clone_from(&own);
-        }
+        let audiences: Vec<String> = given.iter().filter_map(Value::as_str).map(str::to_owned).collect();
         let requested = token_request.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64);
         let requested = requested.unwrap_or_default();
         let max = options.token_expiration_max.and_then(|max| i64::try_from(max.as_secs()).ok());
@@ -107,7 +136,6 @@ impl Api {
         let seconds = max.unwrap_or(requested);
         let warning =
             max.map(|max| format!("requested expiration of {requested} seconds shortened to {max} seconds"));
-        let now = self.options.clock.now();
         let after = |seconds: i64| now.after(Duration::from_secs(seconds.unsigned_abs()));
         let is_pod_bound = bound.iter().any(|(kind, _)| *kind == "pod");
         let is_extended = options.extends_token_expiration
@@ -131,16 +159,16 @@ impl Api {
         account: &Value,
         bound: &[(&'static str, Value)],
         grant: &Grant,
+        id: &str,
     ) -> Result<String, Status> {
         let issuers = self.authenticator.options().issuers();
-        let id = uid([(); 3].map(|()| (self.options.entropy)()));
         let claims = TokenGrant {
             issuer: issuers.first().map_or(DEFAULT_ISSUER, String::as_str),
             audiences: &grant.audiences,
             now: grant.now,
             expires: grant.expires,
             warn_after: grant.warn_after,
-            id: &id,
+            id,
         };
         let token = self.authenticator.state().signing_key.sign(&bound_claims(account, bound, &claims));
         token.map_err(|error| Status::internal_error(format!("failed to generate token: {error}")))
@@ -159,23 +187,8 @@ struct Grant {
     warning: Option<String>,
 }
 
-/// Fills in what the client gets.
-fn fill(token_request: &mut Value, account: &Value, grant: &Grant, token: String) {
-    let spec = token_request.ensure_map("spec");
-    spec.insert("audiences", grant.audiences.clone());
-    spec.insert("expirationSeconds", grant.seconds);
-    let metadata = token_request.ensure_map("metadata");
-    metadata.insert("name", metadata::name(account));
-    metadata.insert("namespace", metadata::namespace(account));
-    metadata.insert("uid", metadata::text(account, "uid"));
-    metadata.insert("creationTimestamp", Seconds(grant.now).to_string());
-    let status = token_request.ensure_map("status");
-    status.insert("token", token);
-    status.insert("expirationTimestamp", Seconds(grant.promised).to_string());
-}
-
-/// 400 if the request contradicts its ServiceAccount.
-fn check_names(token_request: &Value, target: &Target, account: &Value) -> Result<(), Status> {
+/// 422 if the request names another ServiceAccount than its path.
+fn check_name(token_request: &Value, target: &Target) -> Result<(), Status> {
     let given = metadata::name(token_request);
     if !given.is_empty() && given != target.name {
         let path = Path::root("metadata");
@@ -183,6 +196,11 @@ fn check_names(token_request: &Value, target: &Target, account: &Value) -> Resul
         let errors = ErrorList::from(FieldError::invalid(&path.child("name"), given, why));
         return Err(Status::invalid(KIND, &target.name, &errors));
     }
+    Ok(())
+}
+
+/// 409 if the request is for another ServiceAccount of the name.
+fn check_uid(token_request: &Value, target: &Target, account: &Value) -> Result<(), Status> {
     let (given, is) = (metadata::text(token_request, "uid"), metadata::text(account, "uid"));
     if !given.is_empty() && given != is {
         let why = format!(

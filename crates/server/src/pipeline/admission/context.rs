@@ -9,8 +9,9 @@ use setpoint_api::Value;
 
 use super::event_rate_limit::{EventBuckets, EventRateLimit};
 use super::plugins::{Plugin, PluginSet};
-use super::pod_security::PodSecurityConfig;
+use super::pod_security::{PodSecurityConfig, PodSecurityMetrics};
 use super::pod_toleration_restriction::TolerationConfig;
+use crate::metrics::Text;
 use crate::pipeline::quota::limited::LimitedResource;
 
 /// Enabled plugins and their configurations.
@@ -74,6 +75,8 @@ pub struct AdmissionContext<'a> {
     pub events: Option<&'a EventBuckets>,
     /// Audit annotations of the request; `None` if they are not recorded.
     pub annotations: Option<&'a AuditAnnotations>,
+    /// Counters of PodSecurity; `None` if its evaluations are not counted.
+    pub pod_security: Option<&'a PodSecurityMetrics>,
 }
 
 impl AdmissionContext<'static> {
@@ -81,7 +84,7 @@ impl AdmissionContext<'static> {
     #[must_use]
     pub fn standard() -> AdmissionContext<'static> {
         static CONFIG: LazyLock<AdmissionConfig> = LazyLock::new(AdmissionConfig::default);
-        AdmissionContext { config: &CONFIG, events: None, annotations: None }
+        AdmissionContext { config: &CONFIG, events: None, annotations: None, pod_security: None }
     }
 }
 
@@ -92,6 +95,7 @@ pub struct AdmissionControl(Arc<SharedParts>);
 struct SharedParts {
     config: AdmissionConfig,
     events: EventBuckets,
+    pod_security: PodSecurityMetrics,
 }
 
 impl Default for AdmissionControl {
@@ -105,14 +109,23 @@ impl AdmissionControl {
     #[must_use]
     pub fn new(config: AdmissionConfig) -> AdmissionControl {
         let events = EventBuckets::new(&config.event_rate_limits);
-        AdmissionControl(Arc::new(SharedParts { config, events }))
+        AdmissionControl(Arc::new(SharedParts {
+            config,
+            events,
+            pod_security: PodSecurityMetrics::default(),
+        }))
     }
 
     /// Returns the context of a decision.
     #[must_use]
     pub fn context<'a>(&'a self, annotations: Option<&'a AuditAnnotations>) -> AdmissionContext<'a> {
-        let SharedParts { config, events } = &*self.0;
-        AdmissionContext { config, events: Some(events), annotations }
+        let SharedParts { config, events, pod_security } = &*self.0;
+        AdmissionContext { config, events: Some(events), annotations, pod_security: Some(pod_security) }
+    }
+
+    /// Writes the metrics of plugins.
+    pub fn write_metrics(&self, text: &mut Text) {
+        self.0.pod_security.write(text);
     }
 
     /// Enabled plugins and their configurations.

@@ -48,7 +48,7 @@ struct NodeWrite<'a> {
 ///
 /// # Errors
 /// If a node may not make the write.
-pub fn check(
+fn check(
     request: &AdmissionRequest<'_>,
     object: &Value,
     old: Option<&Value>,

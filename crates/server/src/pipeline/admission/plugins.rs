@@ -274,6 +274,22 @@ mod tests {
         assert_eq!(Plugin::from_name("alwaysadmit"), None);
     }
 
+    /// The document lists the plugins in upstream's order.
+    #[test]
+    fn every_plugin_is_documented_with_its_default() {
+        let document = include_str!("../../../../../docs/admission-plugins.md");
+        let rows = document.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+        let rows: Vec<(&str, bool)> = rows
+            .filter(|(name, _)| *name != "plugin")
+            .map(|(name, rest)| (name, rest.starts_with("on ")))
+            .collect();
+        let entries: Vec<(&str, bool)> = ENTRIES.iter().map(|entry| (entry.name, entry.is_default)).collect();
+        assert_eq!(rows, entries);
+        for entry in ENTRIES.iter().filter(|entry| !entry.plugin.is_implemented()) {
+            assert!(document.contains(&format!("| {} | off | not implemented", entry.name)));
+        }
+    }
+
     #[test]
     fn default_plugins_are_those_of_upstream_and_node_restriction() {
         let off: Vec<&str> =

@@ -5,6 +5,7 @@
 //! enforced policy becomes stricter causes warnings about the pods in it that violate it.
 
 mod checks;
+mod metrics;
 mod namespace;
 mod policy;
 
@@ -12,6 +13,8 @@ use setpoint_api::status::Status;
 use setpoint_api::{Key, Resource, Value};
 use setpoint_store::Snapshot;
 
+use self::metrics::Mode;
+pub use self::metrics::PodSecurityMetrics;
 use self::policy::PREFIX;
 pub use self::policy::{Level, LevelVersion, PodSecurityConfig, Policy, PolicyVersion};
 use super::{AdmissionInput, Findings, contains_text};
@@ -39,6 +42,7 @@ pub(super) fn validate(
         _ => return Ok(()),
     };
     if let Some(exemption) = exemption(input) {
+        count(input, |metrics| metrics.count_exemption(input));
         findings.annotate("exempt", exemption.to_owned());
         return Ok(());
     }
@@ -50,6 +54,7 @@ pub(super) fn validate(
         && !(is_pod && policy.enforce.level != Level::Privileged);
     if errors.is_empty() && is_free {
         if is_pod {
+            count(input, |metrics| metrics.count_evaluation(true, policy.enforce, Mode::Enforce, input));
             findings.annotate("enforce-policy", LevelVersion::default().to_string());
         }
         return Ok(());
@@ -60,10 +65,12 @@ pub(super) fn validate(
     let Some(template) = object.at(template) else { return Ok(()) };
     let runtime_class = template.str_at(&["spec", "runtimeClassName"]);
     if input.config().pod_security.exempt_runtime_classes.contains(runtime_class) {
+        count(input, |metrics| metrics.count_exemption(input));
         findings.annotate("exempt", "runtimeClass".to_owned());
         return Ok(());
     }
     if !errors.is_empty() {
+        count(input, |metrics| metrics.count_error(input));
         findings.annotate("error", format!("Failed to parse policy: {errors}"));
     }
     evaluate(object, template, is_pod, &policy, input, findings)
@@ -82,12 +89,17 @@ fn evaluate(
         let found = violations(mode, template);
         (!found.is_empty()).then(|| format!("violate PodSecurity \"{mode}\": {}", found.join(", ")))
     };
+    let count_evaluation = |is_allowed, policy, mode| {
+        count(input, |metrics| metrics.count_evaluation(is_allowed, policy, mode, input));
+    };
     let mut rejection = None;
     if is_pod {
         findings.annotate("enforce-policy", policy.enforce.to_string());
         rejection = violation(policy.enforce);
+        count_evaluation(rejection.is_none(), policy.enforce, Mode::Enforce);
     }
     if let Some(violation) = violation(policy.audit) {
+        count_evaluation(false, policy.audit, Mode::Audit);
         findings.annotate("audit-violations", format!("would {violation}"));
     }
     match rejection {
@@ -96,10 +108,22 @@ fn evaluate(
         }
         None => {
             let warned = violation(policy.warn).map(|violation| format!("would {violation}"));
+            if warned.is_some() {
+                count_evaluation(false, policy.warn, Mode::Warn);
+            }
             findings.warnings.extend(warned);
         }
     }
     Ok(())
+}
+
+/// Counts a write, unless an earlier decision about it has done so, which waited for validating webhooks.
+fn count(input: &AdmissionInput<'_>, count: impl FnOnce(&PodSecurityMetrics)) {
+    let context = input.context;
+    let is_repeated = context.webhooks.is_some_and(|webhooks| webhooks.answers.has_validating());
+    if let Some(metrics) = context.admission.pod_security.filter(|_| !is_repeated) {
+        count(metrics);
+    }
 }
 
 /// Violations of a policy by a pod or a pod template.
