@@ -36,6 +36,8 @@ mod lists;
 mod node_access;
 #[path = "api/quota.rs"]
 mod quota;
+#[path = "api/selectable_fields.rs"]
+mod selectable_fields;
 #[path = "api/strict_ownership.rs"]
 mod strict_ownership;
 #[path = "api/tokens.rs"]
