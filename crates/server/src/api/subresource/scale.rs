@@ -16,7 +16,7 @@ use crate::body::Expected;
 use crate::codec;
 use crate::exchange::{Request, Response};
 use crate::pipeline::ownership::Owners;
-use crate::pipeline::strict_ownership;
+use crate::pipeline::strict_ownership::StrictOwnership;
 use crate::pipeline::update::{Subresource, update};
 use crate::pipeline::{
     DesiredObject, RequestContext, WriteOrigin, check_uid, ownership, set_namespace_and_check_name,
@@ -148,6 +148,10 @@ fn admit_scale(
     dispatch::admit_unstored(&request, new, Some(live), context)
 }
 
+fn scale_replicas(scale: &Value) -> i64 {
+    scale.at(&["spec", "replicas"]).and_then(Value::as_i64).unwrap_or_default()
+}
+
 /// Returns a workload with its new scale, the field owners if it was applied, and warnings.
 fn apply_scale(
     target: &Target,
@@ -195,9 +199,15 @@ fn apply_scale(
             (decoded.value, applied.managed, Vec::new())
         }
     };
+    let (requested, before) = (scale_replicas(&new), scale_replicas(&live));
     admit_scale(target, &mut new, &live, expected, writer, context)?;
-    if !matches!(change, ScaleChange::Apply(..)) {
-        strict_ownership::check(&target.resource_type, &workload, &changed, writer, context)?;
+    let is_checked = match change {
+        ScaleChange::Apply(_, is_forced) => !is_forced && scale_replicas(&new) != requested,
+        ScaleChange::Whole(_) | ScaleChange::Patch(_) => scale_replicas(&new) != before,
+    };
+    let strict = StrictOwnership::of(&target.resource_type, &workload, writer, context);
+    if let Some(strict) = strict.filter(|_| is_checked) {
+        strict.check_fields(&changed)?;
     }
     let mut errors = ErrorList::new();
     scale::validate(&new, &fields, &mut errors);
