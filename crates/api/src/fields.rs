@@ -83,6 +83,13 @@ impl FieldSelector {
         Ok(self)
     }
 
+    /// Splits the selector: terms on fields that pass, and all others.
+    #[must_use]
+    pub fn partition(self, passes: impl Fn(&str) -> bool) -> (FieldSelector, FieldSelector) {
+        let (passed, others) = self.terms.into_iter().partition(|term| passes(&term.field));
+        (FieldSelector { terms: passed }, FieldSelector { terms: others })
+    }
+
     /// Conditions of the selector.
     #[must_use]
     pub fn terms(&self) -> &[Term] {

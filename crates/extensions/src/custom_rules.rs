@@ -45,8 +45,24 @@ pub struct CustomRules {
     has_status: bool,
     /// The scale subresource.
     scale: Option<ScalePaths>,
-    /// Label and path of each selectable field.
+    is_namespaced: bool,
+    /// Label and path of the selectable fields of this version, then of those that only the storage version has.
     selectable: Vec<(String, JsonPath)>,
+    /// Number of the selectable fields of this version.
+    own_selectable: usize,
+}
+
+/// Adds fields, with their label and parsed path, that are not in the list.
+fn add_selectable(selectable: &mut Vec<(String, JsonPath)>, paths: &[impl AsRef<str>]) {
+    for path in paths {
+        let path = path.as_ref();
+        let label = path.trim_start_matches('.');
+        if let Ok(parsed) = JsonPath::parse(path)
+            && selectable.iter().all(|(other, _)| other != label)
+        {
+            selectable.push((label.to_owned(), parsed));
+        }
+    }
 }
 
 impl CustomRules {
@@ -58,21 +74,20 @@ impl CustomRules {
         schema: Arc<CustomSchema>,
     ) -> CustomRules {
         let mut selectable: Vec<(String, JsonPath)> = Vec::new();
-        // A field that any version selects by is stored with each object, so that a watch can select by it.
-        for path in definition.versions.iter().flat_map(|version| &version.selectable_fields) {
-            let label = path.trim_start_matches('.');
-            if let Ok(parsed) = JsonPath::parse(path)
-                && selectable.iter().all(|(other, _)| other != label)
-            {
-                selectable.push((label.to_owned(), parsed));
-            }
+        add_selectable(&mut selectable, &version.selectable_fields);
+        let own_selectable = selectable.len();
+        // Fields of the storage version are stored with each object, whichever version it is written in.
+        if let Some(storage) = definition.storage_version() {
+            add_selectable(&mut selectable, &storage.selectable_fields);
         }
         CustomRules {
             schema,
             rules: OnceLock::new(),
             has_status: version.has_status,
             scale: version.scale.clone(),
+            is_namespaced: definition.namespaced,
             selectable,
+            own_selectable,
         }
     }
 
@@ -197,8 +212,12 @@ impl Rules for CustomRules {
     }
 
     fn translate_fields(&self, selector: FieldSelector) -> Result<FieldSelector, FieldSelectorError> {
-        let mut known = FieldLabels::METADATA.known.to_vec();
-        known.extend(self.selectable.iter().map(|(label, _)| (label.as_str(), label.as_str())));
+        let mut known = vec![("metadata.name", "metadata.name")];
+        if self.is_namespaced {
+            known.push(("metadata.namespace", "metadata.namespace"));
+        }
+        let own = &self.selectable[..self.own_selectable];
+        known.extend(own.iter().map(|(label, _)| (label.as_str(), label.as_str())));
         selector.translate(&FieldLabels { known: &known, unsupported: UnsupportedLabel::Plain })
     }
 

@@ -552,7 +552,7 @@ impl Api {
         if !is_watch {
             let (store, cache) = (&self.store, &self.lists);
             if webhook_kind(&target.resource_type).is_some() {
-                let page = list::page(store, target, query, now)?;
+                let page = list::selected_page(store, &self.conversions, target, query, now).await?;
                 let page = self.converted_page(&target.resource_type, page).await?;
                 return list::answer(target, page, (form, view), query, now);
             }

@@ -3,6 +3,7 @@
 //! [`respond`] is the entry. A whole list of the newest state goes through the [`ListCache`].
 
 mod cache;
+mod converted;
 mod encoding;
 mod items;
 mod token;
@@ -21,6 +22,7 @@ use setpoint_store::{ReadError, Record, RecordSelector, Snapshot, Store};
 
 pub use self::cache::ListCache;
 use self::cache::{Found, LIST_BYTES_MAX, Version};
+pub(crate) use self::converted::selected_page;
 use self::encoding::{CHUNK_BYTES, ItemEncoder};
 use self::items::Items;
 use self::token::ContinueToken;
@@ -111,14 +113,6 @@ impl ListRequest {
         let second = view.is_table().then(|| now.whole(Duration::from_secs(1)));
         (self.is_newest && is_whole && !is_cheap).then_some(Version { changed: table.changed(), second })
     }
-}
-
-/// Reads the requested page.
-///
-/// # Errors
-/// If the options are invalid, or the snapshot has expired.
-pub fn page(store: &Store, target: &Target, query: &QueryParams, now: Time) -> Result<Page, Status> {
-    Ok(ListRequest::parse(store, target, query, now)?.collect(store, target, now))
 }
 
 /// Responds to a list request in the form and view that the client accepts.
@@ -240,8 +234,11 @@ fn collect(
     let Some(table) = snapshot.table(&target.resource_type.resource) else { return page };
     let prefix = if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) };
     let everything = selection.is_everything();
+    let served = selection.served_fields();
     let mut records = table.range(&prefix, after);
-    let selected = |record: &&Record| everything || selection.matches(record);
+    let selected = |record: &&Record| {
+        everything || (selection.matches(record) && served.is_none_or(|fields| fields.matches(record)))
+    };
     while let Some(record) = records.find(selected) {
         page.records.push(record.clone());
         if limit > 0 && page.records.len() == limit {

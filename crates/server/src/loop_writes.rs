@@ -12,7 +12,7 @@ use setpoint_api::metadata;
 use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::patch::PatchType;
 use setpoint_api::resource_types::ResourceType;
-use setpoint_api::status::{Qualified, Reason, Status};
+use setpoint_api::status::{CAUSE_FIELD_MANAGER_CONFLICT, Qualified, Reason, Status};
 use setpoint_api::{Key, Map, Value};
 use setpoint_reconcile::{Write, WriteOutcome, WriteRejection, WriteRequest};
 use setpoint_store::{CommitError, CommitResponse, Proposal, Record, RejectReason};
@@ -323,12 +323,24 @@ fn find(resource_type: &ResourceType, key: &Key, context: &RequestContext<'_>) -
 fn rejected_outcome(write: &Write, status: &Status) -> WriteOutcome {
     let is_create = matches!(write, Write::Create { .. } | Write::CreateEvent(_));
     match status.reason {
+        // Another manager applied the field: planning again at once would not help either.
+        _ if is_ownership_conflict(status) => rejection(status),
         // A create fails with NotFound if its namespace is missing; planning again at once would not help.
         Reason::NotFound if !is_create => WriteOutcome::Gone,
         Reason::Conflict | Reason::AlreadyExists => WriteOutcome::Conflict,
-        _ => WriteOutcome::Rejected(WriteRejection {
-            reason: status.reason.as_str().to_owned(),
-            message: status.message.to_string(),
-        }),
+        _ => rejection(status),
     }
+}
+
+fn rejection(status: &Status) -> WriteOutcome {
+    WriteOutcome::Rejected(WriteRejection {
+        reason: status.reason.as_str().to_owned(),
+        message: status.message.to_string(),
+    })
+}
+
+/// `true` for a conflict over the ownership of fields.
+fn is_ownership_conflict(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == CAUSE_FIELD_MANAGER_CONFLICT)
 }

@@ -1,5 +1,7 @@
 //! Selectors of lists and watches.
 
+mod served_fields;
+
 use std::sync::Arc;
 
 use setpoint_api::printing::table::TableOptions;
@@ -7,17 +9,22 @@ use setpoint_api::status::Status;
 use setpoint_api::{fields, labels};
 use setpoint_store::{Record, RecordSelector, WatchFilter};
 
-use crate::conversion::webhook_kind;
 use crate::media::{Form, Representation};
 use crate::query::QueryParams;
 use crate::route::Target;
 
+pub(crate) use self::served_fields::{ServedFields, event_type};
+
 /// Label and field selectors together, compiled: a list matches each of its objects, a watch each event.
+///
+/// As a [`RecordSelector`] it matches by what is stored with a record. That leaves out the fields that a definition makes
+/// selectable, see [`ServedFields`].
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     labels: labels::CompiledSelector,
     fields: fields::FieldSelector,
     compiled_fields: fields::CompiledFieldSelector,
+    served: Option<Arc<ServedFields>>,
 }
 
 impl Selection {
@@ -31,24 +38,35 @@ impl Selection {
         let fields = fields::FieldSelector::parse(query.get("fieldSelector"))
             .and_then(|selector| target.resource_type.rules.translate_fields(selector))
             .map_err(|error| Status::bad_request(error.to_string()))?;
-        check_converted_fields(target, &fields)?;
+        let is_stored = |field: &str| target.resource_type.custom.is_none() || is_metadata(field);
+        let (fields, served) = fields.partition(is_stored);
+        let served = (!served.is_everything()).then(|| {
+            let resource_type = Arc::clone(&target.resource_type);
+            Arc::new(ServedFields::new(resource_type, &served))
+        });
         let compiled_fields = fields::CompiledFieldSelector::new(&fields);
-        Ok(Selection { labels: labels::CompiledSelector::new(&labels), fields, compiled_fields })
+        Ok(Selection { labels: labels::CompiledSelector::new(&labels), fields, compiled_fields, served })
     }
 
     /// `true` if everything is selected.
     #[must_use]
     pub fn is_everything(&self) -> bool {
-        self.labels.is_everything() && self.fields.is_everything()
+        self.labels.is_everything() && self.fields.is_everything() && self.served.is_none()
     }
 
-    /// Cursor filter with the smallest wakeup index that covers the selectors.
+    /// Fields to match beside what is stored with a record.
+    #[must_use]
+    pub fn served_fields(&self) -> Option<&Arc<ServedFields>> {
+        self.served.as_ref()
+    }
+
+    /// Cursor filter with the smallest wakeup index that covers what is stored with a record.
     #[must_use]
     pub fn filter(self, target: &Target) -> WatchFilter {
         let namespace = Some(&target.namespace).filter(|namespace| !namespace.is_empty()).cloned();
         let name = self.fields.required_value("metadata.name").map(str::to_owned);
         let name = Some(&target.name).filter(|name| !name.is_empty()).cloned().or(name);
-        let own = |term: &&fields::Term| !term.field.starts_with("metadata.");
+        let own = |term: &&fields::Term| !is_metadata(&term.field);
         let field = self.fields.terms().iter().find(own).and_then(|term| {
             let value = self.fields.required_value(&term.field)?;
             Some((term.field.to_string(), value.to_owned()))
@@ -58,24 +76,9 @@ impl Selection {
     }
 }
 
-/// 501 for a selector by a field that only a conversion webhook could compute: fields are stored with the object, in its
-/// storage version.
-fn check_converted_fields(target: &Target, fields: &fields::FieldSelector) -> Result<(), Status> {
-    let resource_type = &target.resource_type;
-    let Some(kind) = webhook_kind(resource_type) else { return Ok(()) };
-    let own = fields.terms().iter().find(|term| !term.field.starts_with("metadata."));
-    match own.filter(|_| kind.storage_api_version != resource_type.api_version()) {
-        Some(term) => Err(Status::unclassified(
-            501,
-            format!(
-                "field selectors by {} are implemented for the storage version {} only, because a webhook converts {}",
-                term.field,
-                kind.storage_api_version,
-                resource_type.api_version()
-            ),
-        )),
-        None => Ok(()),
-    }
+/// `true` for the fields that every kind has.
+fn is_metadata(field: &str) -> bool {
+    field.starts_with("metadata.")
 }
 
 /// Properties that two lists or two watches must have in common to show the same objects in the same bytes.

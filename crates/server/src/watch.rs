@@ -9,6 +9,7 @@
 mod coalescer;
 mod converting;
 mod definition;
+mod narrowing;
 mod timers;
 
 use std::cell::Cell;
@@ -26,8 +27,9 @@ use setpoint_store::{Compacted, Cursor, Record, Store, WatchEvent, WatchEventTyp
 
 pub use self::coalescer::WatchCoalescer;
 use self::coalescer::{SharedChunk, WatchSlot};
-use self::converting::{EventConverter, EventHead};
+use self::converting::EventConverter;
 pub(crate) use self::definition::DefinitionWatch;
+use self::narrowing::Narrowing;
 use self::timers::WatchTimers;
 use crate::codec;
 use crate::conversion::ConversionWebhooks;
@@ -70,6 +72,8 @@ pub struct WatchStream {
     ended: bool,
     /// Conversion of events, for kinds with a conversion webhook.
     converter: Option<EventConverter>,
+    /// Fields that the cursor does not filter by.
+    narrowing: Narrowing,
     /// Definition of the resource, for custom resources.
     definition: Option<Box<DefinitionWatch>>,
     /// Events since [`WatchStream::take_events`].
@@ -93,6 +97,7 @@ pub fn start(
         _ => TableOptions::default(),
     };
     let selection = Selection::parse(target, query)?;
+    let narrowing = Narrowing::new(selection.served_fields());
     let filter = selection.filter(target);
     let resource = &target.resource_type.resource;
     let initial_events = query.flag("sendInitialEvents");
@@ -147,6 +152,7 @@ pub fn start(
         expired,
         ended: false,
         converter: None,
+        narrowing,
         definition: None,
         events: Cell::new(0),
     })
@@ -162,7 +168,7 @@ impl WatchStream {
     /// Has webhooks convert the objects.
     #[must_use]
     pub(crate) fn with_conversions(mut self, webhooks: Option<&Arc<ConversionWebhooks>>) -> WatchStream {
-        self.converter = webhooks.map(EventConverter::new);
+        self.converter = webhooks.map(|webhooks| EventConverter::new(webhooks, self.narrowing.fields()));
         self
     }
 
@@ -285,9 +291,11 @@ impl WatchStream {
             self.ended = true;
             return out.finish();
         }
-        while out.len() < CHUNK_BYTES {
+        while out.len() < CHUNK_BYTES && !self.narrowing.is_due_to_rest() {
             let Some(record) = self.initial.next() else { break };
-            self.put_record(&mut out, "ADDED", &record);
+            if self.narrowing.matches(&record) {
+                self.put_record(&mut out, "ADDED", &record);
+            }
         }
         if self.initial.len() == 0
             && let Some(revision) = self.announce_end.take()
@@ -325,9 +333,13 @@ impl WatchStream {
     /// Encodes the due events before `limit`. Returns the revision of the first one, too.
     fn encode_events(&mut self, limit: u64, context: &mut Context<'_>) -> (Vec<Bytes>, Option<Revision>) {
         let (mut out, mut first) = (FrameBuffer::default(), None);
-        while out.len() < CHUNK_BYTES && (first.is_none() || self.cursor.sequence() < limit) {
+        while out.len() < CHUNK_BYTES
+            && !self.narrowing.is_due_to_rest()
+            && (first.is_none() || self.cursor.sequence() < limit)
+        {
             match self.cursor.poll_next(context) {
                 Poll::Ready(Ok(event)) => {
+                    let Some(event) = self.narrowing.narrowed(event) else { continue };
                     if first.is_none() {
                         first = Some(event.revision());
                         out.reserve(self.last_bytes);
@@ -349,22 +361,31 @@ impl WatchStream {
     /// Encodes the events that a webhook has converted. A batch is taken from the watch when the one before is sent.
     fn encode_converted(&mut self, converter: &mut EventConverter, context: &mut Context<'_>) -> Vec<Bytes> {
         let mut out = FrameBuffer::default();
-        if !converter.is_busy() {
-            self.take_batch(converter, &mut out, context);
-        }
-        match converter.poll(&self.resource_type, context) {
-            Poll::Pending => {}
-            Poll::Ready(Ok(events)) => {
-                for (head, record) in events {
-                    match head.revision {
-                        Some(revision) => self.put_stored(&mut out, head.word, record.value_at(revision)),
-                        None => self.put_record(&mut out, head.word, &record),
+        // A batch whose objects are not selected leaves nothing to send, and the cursor is not registered for a wakeup.
+        while out.len() == 0 && !self.ended && !self.narrowing.is_due_to_rest() {
+            if !converter.is_busy() {
+                self.take_batch(converter, &mut out, context);
+            }
+            if !converter.is_busy() {
+                break;
+            }
+            match converter.poll(&self.resource_type, context) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(events)) => {
+                    self.narrowing.count_batch();
+                    for (head, record) in events {
+                        match head.revision {
+                            Some(revision) => {
+                                self.put_stored(&mut out, head.word, record.value_at(revision));
+                            }
+                            None => self.put_record(&mut out, head.word, &record),
+                        }
                     }
                 }
-            }
-            Poll::Ready(Err(status)) => {
-                self.put(&mut out, "ERROR", status.to_json().into());
-                self.ended = true;
+                Poll::Ready(Err(status)) => {
+                    self.put(&mut out, "ERROR", status.to_json().into());
+                    self.ended = true;
+                }
             }
         }
         out.finish()
@@ -381,7 +402,7 @@ impl WatchStream {
         while !converter.is_full()
             && let Some(record) = self.initial.next()
         {
-            converter.push(EventHead::INITIAL, record);
+            converter.push_initial(record);
         }
         if converter.is_busy() {
             return;
@@ -391,7 +412,7 @@ impl WatchStream {
         }
         while !converter.is_full() {
             match self.cursor.poll_next(context) {
-                Poll::Ready(Ok(event)) => converter.push_event(event_word(event.event_type), event),
+                Poll::Ready(Ok(event)) => converter.push_event(event),
                 // The cursor stays expired, so the events before are sent first.
                 Poll::Ready(Err(_)) if converter.is_busy() => break,
                 Poll::Ready(Err(_)) => {
@@ -415,6 +436,9 @@ impl WatchStream {
         }
         self.queue = self.encode_initial().into();
         if self.queue.is_empty() {
+            if self.narrowing.is_due_to_rest() {
+                return;
+            }
             if self.timers.is_delayed(context) {
                 return;
             }
@@ -458,8 +482,14 @@ impl Frames for WatchStream {
         }
         // Examined before the events, so that those before a change of the definition are sent.
         let is_last = self.has_lost_definition(context);
+        self.narrowing.resume();
         self.fill_queue(context);
         let is_converting = self.converter.as_ref().is_some_and(EventConverter::is_busy);
+        if self.queue.is_empty() && self.narrowing.is_due_to_rest() {
+            // More events are to be examined, after those of other watches.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         if self.queue.is_empty() && !is_converting {
             if is_last {
                 return Poll::Ready(None);

@@ -44,6 +44,8 @@ mod node_access;
 mod quota;
 #[path = "api/reviews.rs"]
 mod reviews;
+#[path = "api/selectable_fields.rs"]
+mod selectable_fields;
 #[path = "api/strict_ownership.rs"]
 mod strict_ownership;
 #[path = "api/tokens.rs"]

@@ -343,3 +343,39 @@ fn overlapping_autoscalers_do_not_scale() {
     assert_eq!(condition(&cluster, "ScalingActive"), is("True", "ValidMetricFound"));
     assert_eq!(replicas(&cluster), 4, "the remaining one scales");
 }
+
+#[test]
+fn autoscaler_of_replicas_that_another_manager_applied_backs_off() {
+    let mut cluster = start(2, 1, 10, value!([(cpu(50))]), &Value::map());
+    let strict = value!({"metadata": {"annotations": {"setpoint.dev/field-ownership": "Strict"}}});
+    cluster.patch("namespaces", "default", "", strict).unwrap();
+    let gitops = value!({
+        "manager": "gitops", "operation": "Apply", "apiVersion": "apps/v1",
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}},
+    });
+    let owned = value!({"metadata": {"managedFields": [(gitops)]}});
+    cluster.patch("replicasets.apps", "default/web", "", owned).unwrap();
+    let mut conditions = Vec::new();
+    for _ in 0..10 {
+        run_round(&mut cluster, &usage_per_pod(90));
+        assert_eq!(replicas(&cluster), 2);
+        conditions.push(condition(&cluster, "AbleToScale"));
+    }
+    assert!(conditions.contains(&is("False", "FailedUpdateScale")), "{conditions:?}");
+    let messages = event_messages(&cluster, "FailedRescale");
+    let conflict = "conflict with \"gitops\": .spec.replicas";
+    assert!(
+        !messages.is_empty() && messages.iter().all(|message| message.contains(conflict)),
+        "{messages:?}"
+    );
+    let (_, _, stats) = cluster.engine.stats().find(|(name, ..)| *name == NAME).unwrap();
+    assert!((1..=10).contains(&stats.failures), "at most one attempt in a round: {stats:?}");
+    assert_eq!(stats.conflicts, 0, "the key does not expect another plan to succeed at once");
+
+    let free = value!({"metadata": {"annotations": {"setpoint.dev/field-ownership": null}}});
+    cluster.patch("namespaces", "default", "", free).unwrap();
+    for _ in 0..2 {
+        run_round(&mut cluster, &usage_per_pod(90));
+    }
+    assert!(replicas(&cluster) >= 4, "without strict ownership the autoscaler takes the field");
+}

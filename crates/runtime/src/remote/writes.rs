@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use setpoint_api::patch::PatchType;
+use setpoint_api::status::CAUSE_FIELD_MANAGER_CONFLICT;
 use setpoint_api::{Map, Revision, Value, json};
 use setpoint_reconcile::plan::MergePatchType;
 use setpoint_reconcile::{Write, WriteOutcome, WriteRejection, WriteRequest};
@@ -146,6 +147,12 @@ fn http_request(request: &WriteRequest, endpoint: &Endpoint) -> HttpRequest {
     }
 }
 
+/// `true` for a conflict over the ownership of fields, which persists until its other manager gives the fields up.
+fn is_ownership_conflict(status: &Value) -> bool {
+    let causes = status.at(&["details", "causes"]).and_then(Value::as_list).unwrap_or_default();
+    causes.iter().any(|cause| cause.str_at(&["reason"]) == CAUSE_FIELD_MANAGER_CONFLICT)
+}
+
 fn outcome(write: &Write, status: StatusCode, body: &[u8]) -> WriteOutcome {
     let body = json::parse(body).unwrap_or_default();
     if status.is_success() {
@@ -154,10 +161,36 @@ fn outcome(write: &Write, status: StatusCode, body: &[u8]) -> WriteOutcome {
     }
     match status.as_u16() {
         404 if !matches!(write, Write::Create { .. } | Write::CreateEvent(_)) => WriteOutcome::Gone,
-        409 => WriteOutcome::Conflict,
+        409 if !is_ownership_conflict(&body) => WriteOutcome::Conflict,
         _ => WriteOutcome::Rejected(WriteRejection {
             reason: body.str_at(&["reason"]).to_owned(),
             message: body.str_at(&["message"]).to_owned(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use setpoint_api::{Key, Resource, value};
+
+    use super::*;
+
+    #[test]
+    fn conflict_over_a_field_is_a_rejection_and_any_other_is_a_conflict() {
+        let maps = Resource::new("configmaps").unwrap();
+        let write = Write::Delete {
+            key: Key::namespaced(&maps, "default", "x").unwrap(),
+            uid: None,
+            revision: None,
+            propagation: None,
+            grace_period_seconds: None,
+        };
+        let outcome_of = |body: Value| outcome(&write, StatusCode::CONFLICT, &json::to_vec(&body));
+        let cause = value!({"reason": "FieldManagerConflict", "field": ".data.a"});
+        let owned = value!({"reason": "Conflict", "message": "owned", "details": {"causes": [(cause)]}});
+        let rejection = WriteRejection { reason: "Conflict".to_owned(), message: "owned".to_owned() };
+        assert_eq!(outcome_of(owned), WriteOutcome::Rejected(rejection));
+        let other = value!({"reason": "Conflict", "message": "the object has been modified", "details": {}});
+        assert_eq!(outcome_of(other), WriteOutcome::Conflict);
     }
 }

@@ -308,7 +308,8 @@ impl Api {
         let (options, writer) = delete_options(request, query)?;
         let options = DeleteOptions::from_value(&options);
         check_options(&options)?;
-        let page = list::page(&self.store, target, query, self.options.clock.now())?;
+        let now = self.options.clock.now();
+        let page = list::selected_page(&self.store, &self.conversions, target, query, now).await?;
         let mut called = Vec::new();
         for record in &page.records {
             let outcome = self

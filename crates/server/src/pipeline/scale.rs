@@ -11,8 +11,9 @@ use setpoint_api::{ResourceType, Value};
 use setpoint_store::Record;
 
 use super::ownership::Owners;
+use super::strict_ownership::StrictOwnership;
 use super::update::{Subresource, update};
-use super::{Decision, DesiredObject, RequestContext, WriteOrigin, ownership, strict_ownership};
+use super::{Decision, DesiredObject, RequestContext, WriteOrigin, ownership};
 use crate::body::Expected;
 use crate::webhooks::{AdmissionRequest, ForeignKind, Interruption, Operation, dispatch};
 
@@ -119,6 +120,10 @@ fn admit_scale(
     dispatch::admit_unstored(&request, new, Some(live), context)
 }
 
+fn scale_replicas(scale: &Value) -> i64 {
+    scale.at(&["spec", "replicas"]).and_then(Value::as_i64).unwrap_or_default()
+}
+
 /// Returns a workload with its new scale, the field owners if it was applied, and warnings.
 fn changed_workload(
     target: ScaleTarget<'_>,
@@ -165,9 +170,15 @@ fn changed_workload(
             (decoded.value, applied.managed, Vec::new())
         }
     };
+    let (requested, before) = (scale_replicas(&new), scale_replicas(&live));
     admit_scale(target, &mut new, &live, expected, writer, context)?;
-    if !matches!(change, ScaleChange::Apply(..)) {
-        strict_ownership::check(target.resource_type, &workload, &changed, writer, context)?;
+    let is_checked = match change {
+        ScaleChange::Apply(_, is_forced) => !is_forced && scale_replicas(&new) != requested,
+        ScaleChange::Whole(_) | ScaleChange::Patch(_) => scale_replicas(&new) != before,
+    };
+    let strict = StrictOwnership::of(target.resource_type, &workload, writer, context);
+    if let Some(strict) = strict.filter(|_| is_checked) {
+        strict.check_fields(&changed)?;
     }
     let mut errors = ErrorList::new();
     scale::validate(&new, &fields, &mut errors);

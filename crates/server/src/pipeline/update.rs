@@ -12,11 +12,12 @@ use setpoint_store::{Precondition, Record};
 
 use super::admission::AdmissionInput;
 use super::escalation::check_escalation;
+use super::guard_definition;
+use super::strict_ownership::StrictOwnership;
 use super::{
     Decision, DesiredObject, PipelineResult, RequestContext, WriteOrigin, admission, check, encoding_error,
     metadata_rules, ownership, quota, service_network,
 };
-use super::{guard_definition, strict_ownership};
 use crate::policies;
 use crate::webhooks::dispatch;
 use crate::webhooks::{AdmissionRequest, Interruption, Operation};
@@ -86,15 +87,18 @@ fn decide_update(
     context: &RequestContext<'_>,
 ) -> Result<Decision, Interruption> {
     let (name, mut has_omitted_empty) = (metadata::name(&old).to_owned(), desired.has_omitted_empty);
+    // An apply has checked conflicts with all managers already.
     let is_applied = desired.owners.is_some();
+    let strict = StrictOwnership::of(resource_type, &old, writer, context)
+        .map(|strict| strict.with_request(subresource, &desired.object));
     let (mut new, changed) = desired.finalize(resource_type, subresource, writer, context, Some(&old));
     check_revision(&mut new, &old, resource_type.rules.allows_unconditional_update())
         .map_err(|error| revision_status(resource_type, &name, &error))?;
-    // An apply has checked conflicts with all managers already.
-    if !is_applied {
-        strict_ownership::check(resource_type, &old, &changed, writer, context)?;
+    if let Some(strict) = strict.as_ref().filter(|_| !is_applied) {
+        strict.check_update(&changed, &new)?;
     }
     keep(&mut new, &old);
+    let requested = strict.as_ref().map(|_| new.clone());
     let at = (metadata::namespace(&old), name.as_str());
     let request = AdmissionRequest::new(Operation::Update, resource_type, at, writer)
         .for_subresource(subresource.name());
@@ -104,6 +108,9 @@ fn decide_update(
     if is_changed {
         has_omitted_empty = true;
         keep(&mut new, &old);
+    }
+    if let (Some(strict), Some(requested)) = (&strict, requested) {
+        strict.check_admission(subresource, &requested, &new)?;
     }
     check_escalation(resource_type, &new, Some(&old), writer, context)?;
     let mut claims = service_network::AddressClaims::default();

@@ -3,11 +3,21 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
-use setpoint_api::{Value, json, value};
+use setpoint_api::{Key, ManualClock, Resource, Value, json, value};
+use setpoint_controllers::garbage_collector::GarbageCollector;
+use setpoint_controllers::indexes;
+use setpoint_controllers::namespace::NamespaceController;
+use setpoint_reconcile::{Controller, Engine};
+use setpoint_runtime::in_process::Shell;
+use setpoint_server::codec;
+use setpoint_server::loop_writes::InFlightWrites;
+use setpoint_store::{Retention, Snapshot, Store, WatchFilter};
+use setpoint_views::world_config;
 
-use crate::harness::{MAPS, Reply, TestServer, content_type};
+use crate::harness::{MAPS, Reply, START, TestServer, content_type, entropy};
 use crate::webhook_server::{HookReply, HookServer, convert_objects, patch, respond_conversion};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -64,6 +74,10 @@ fn convert(review: &Value) -> HookReply {
 
 /// A server that serves tanks, and the webhook. It fails once the switch is set.
 fn tanks() -> (TestServer, HookServer, Arc<AtomicBool>) {
+    tanks_over(Store::in_memory(Retention::default()))
+}
+
+fn tanks_over(store: Store) -> (TestServer, HookServer, Arc<AtomicBool>) {
     let is_down = Arc::new(AtomicBool::new(false));
     let switch = Arc::clone(&is_down);
     let hook =
@@ -72,7 +86,7 @@ fn tanks() -> (TestServer, HookServer, Arc<AtomicBool>) {
                 if switch.load(Ordering::SeqCst) { HookReply::Close } else { convert(review) }
             },
         );
-    let server = TestServer::new();
+    let server = TestServer::over(store);
     server.create(DEFINITIONS, &definition(&hook, "v1"));
     establish(&server);
     (server, hook, is_down)
@@ -260,18 +274,92 @@ fn failing_webhook_affects_neither_the_stored_version_nor_deletes_nor_other_kind
     assert_eq!(server.call("GET", &format!("{TANKS_V2}/h"), "").0, 200, "the definition stays writable");
 }
 
-#[test]
-fn objects_of_an_older_storage_version_stay_readable_and_are_rewritten() {
-    let (server, hook, is_down) = tanks();
-    server.create(TANKS_V1, &tank("v1", "old", r#"{"size":3}"#));
-    server.create(TANKS_V1, &tank("v1", "same", r#"{"size":3}"#));
+/// Makes `v2` the storage version.
+fn store_as_v2(server: &TestServer, hook: &HookServer) {
     let path = format!("{DEFINITIONS}/tanks.example.com");
-    let mut changed = json::parse(definition(&hook, "v2").as_bytes()).unwrap();
+    let mut changed = json::parse(definition(hook, "v2").as_bytes()).unwrap();
     let stored = server.object(&path);
     let revision = stored.str_at(&["metadata", "resourceVersion"]).to_owned();
     changed.ensure_map("metadata").insert("resourceVersion", revision);
     let (code, answer) = server.call("PUT", &path, &json::to_text(&changed));
     assert_eq!(code, 200, "{}", json::to_text(&answer));
+}
+
+/// Creates a ConfigMap, and a tank that it owns.
+fn create_owned(server: &TestServer, owner: &str, tank: &str) {
+    let made = server.create(MAPS, &format!(r#"{{"metadata":{{"name":"{owner}"}}}}"#));
+    let uid = made.str_at(&["metadata", "uid"]);
+    let body = format!(
+        r#"{{"kind":"Tank","apiVersion":"example.com/v1","metadata":{{"name":"{tank}","ownerReferences":[
+            {{"apiVersion":"v1","kind":"ConfigMap","name":"{owner}","uid":"{uid}"}}]}},"spec":{{"size":1}}}}"#
+    );
+    server.create(TANKS_V1, &body);
+}
+
+/// Waits for a state of the store.
+async fn wait_for(store: &Store, what: &str, is_reached: impl Fn(&Snapshot) -> bool) {
+    let watched = ["tanks.example.com", "configmaps", "namespaces"];
+    let mut cursors = watched
+        .map(|resource| store.list_and_watch(&Resource::new(resource).unwrap(), WatchFilter::default()).1);
+    let reached = poll_fn(|context| {
+        for cursor in &mut cursors {
+            while cursor.poll_next(context).is_ready() {}
+        }
+        if is_reached(&store.snapshot()) { Poll::Ready(()) } else { Poll::Pending }
+    });
+    tokio::time::timeout(Duration::from_secs(60), reached).await.expect(what);
+}
+
+#[test]
+fn garbage_collection_and_namespace_deletion_need_no_webhook() {
+    let store = Store::in_memory(Retention::default());
+    let (server, hook, is_down) = tanks_over(store.clone());
+    create_owned(&server, "owner", "owned");
+    create_owned(&server, "other", "orphan");
+    server.create("/api/v1/namespaces", r#"{"metadata":{"name":"doomed"}}"#);
+    server.create(&TANKS_V1.replace("default", "doomed"), &tank("v1", "t", r#"{"size":1}"#));
+    // From now on every stored tank needs the webhook.
+    store_as_v2(&server, &hook);
+    is_down.store(true, Ordering::SeqCst);
+    assert_eq!(server.call("GET", &format!("{TANKS_V2}/owned"), "").0, 500);
+    let orphan = r#"{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Orphan"}"#;
+    assert_eq!(server.call("DELETE", &format!("{MAPS}/other"), orphan).0, 200);
+    assert_eq!(server.call("DELETE", &format!("{MAPS}/owner"), "").0, 200);
+    assert_eq!(server.call("DELETE", "/api/v1/namespaces/doomed", "").0, 200);
+
+    let controllers: Vec<Box<dyn Controller>> =
+        vec![Box::new(GarbageCollector), Box::new(NamespaceController)];
+    let engine = Engine::new(controllers, world_config(indexes::all()));
+    let clock = Arc::new(ManualClock::with_tick(START, Duration::from_micros(50)));
+    let executor = InFlightWrites::new(store.clone(), clock.clone(), entropy(), Default::default())
+        .with_conversions(Arc::clone(server.api.conversions()));
+    let shell =
+        Shell::start(store.clone(), engine, clock, entropy(), Arc::default(), Box::new(executor)).unwrap();
+    let tanks = Resource::new("tanks.example.com").unwrap();
+    let tank = |name: &str| Key::namespaced(&tanks, "default", name).unwrap();
+    let namespaces = Resource::new("namespaces").unwrap();
+    let doomed = Key::from_path(&namespaces, "doomed").unwrap();
+    server.runtime.block_on(async {
+        wait_for(&store, "the dependent is deleted", |now| now.get(&tank("owned")).is_none()).await;
+        wait_for(&store, "the orphan has no owner", |now| {
+            let orphan = codec::object(now.get(&tank("orphan")).expect("the orphan stays"));
+            orphan.at(&["metadata", "ownerReferences"]).is_none()
+        })
+        .await;
+        wait_for(&store, "the namespace is gone", |now| now.get(&doomed).is_none()).await;
+    });
+    drop(shell);
+    let stored = codec::object(store.snapshot().get(&tank("orphan")).unwrap());
+    assert_eq!(stored.str_at(&["apiVersion"]), "example.com/v1", "it keeps its version");
+    assert_eq!(amount(&stored, "size"), Some(1));
+}
+
+#[test]
+fn objects_of_an_older_storage_version_stay_readable_and_are_rewritten() {
+    let (server, hook, is_down) = tanks();
+    server.create(TANKS_V1, &tank("v1", "old", r#"{"size":3}"#));
+    server.create(TANKS_V1, &tank("v1", "same", r#"{"size":3}"#));
+    store_as_v2(&server, &hook);
     let before = hook.requests().len();
     assert_eq!(amount(&server.object(&format!("{TANKS_V1}/old")), "size"), Some(3));
     assert_eq!(hook.requests().len(), before, "it is still stored as v1");

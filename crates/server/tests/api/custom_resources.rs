@@ -1,6 +1,6 @@
 //! Custom resources through the API: served by their definition, in every version, until it is gone.
 
-use setpoint_api::{Value, json};
+use setpoint_api::{Value, json, protobuf};
 
 use crate::harness::TestServer;
 
@@ -50,6 +50,10 @@ impl TestServer {
     /// Creates a definition, and establishes it as the controllers do.
     fn define(&self, definition: &str) {
         self.create(DEFINITIONS, definition);
+        self.establish();
+    }
+
+    fn establish(&self) {
         let status = r#"{"status":{"acceptedNames":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},
             "storedVersions":["v1"],"conditions":[
             {"type":"NamesAccepted","status":"True","reason":"NoConflicts","message":"","lastTransitionTime":"2023-11-14T22:13:20Z"},
@@ -287,4 +291,26 @@ fn protobuf_and_strategic_merge_are_not_supported() {
     let (code, status) = server.call("PUT", &format!("{WIDGETS}/w"), &widget("w", r#"{"size":5}"#));
     assert_eq!(code, 422, "{}", json::to_text(&status));
     assert!(status.str_at(&["message"]).contains("metadata.resourceVersion"), "{}", json::to_text(&status));
+}
+
+#[test]
+fn definition_is_created_in_protobuf() {
+    let server = TestServer::new();
+    let definition = json::parse(definition(&[("v1", SCHEMA)]).as_bytes()).unwrap();
+    let schema = protobuf::find_definition("apiextensions.k8s.io/v1", "CustomResourceDefinition").unwrap();
+    let body = protobuf::to_vec(&definition, schema);
+    let form = [("content-type", "application/vnd.kubernetes.protobuf"), ("accept", "application/json")];
+    let made = server.send("POST", DEFINITIONS, &body, &form);
+    assert_eq!(made.code, 201, "{}", made.text());
+    let made = made.value();
+    assert_eq!(made.at(&["spec", "versions"]), definition.at(&["spec", "versions"]));
+    assert_eq!(made.at(&["spec", "names"]), definition.at(&["spec", "names"]));
+    server.establish();
+    server.create(WIDGETS, &widget("w", r#"{"size":3}"#));
+    let (code, refused) = server.call("POST", WIDGETS, &widget("x", r#"{"size":30}"#));
+    assert_eq!(code, 422, "the schema applies: {}", json::to_text(&refused));
+    let path = format!("{DEFINITIONS}/widgets.example.com");
+    let shown = server.get_as(&path, "application/vnd.kubernetes.protobuf");
+    let shown = protobuf::decode(&shown.body).unwrap().value;
+    assert_eq!(shown.at(&["spec", "versions"]), definition.at(&["spec", "versions"]));
 }

@@ -303,6 +303,75 @@ fn dry_run_is_sent_as_such() {
 }
 
 #[test]
+fn dry_run_is_refused_by_a_webhook_with_side_effects() {
+    for (side_effects, plural, kind) in [
+        ("Some", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
+        ("Unknown", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
+    ] {
+        let store = Store::in_memory(Retention::default());
+        let server = TestServer::over(store.clone());
+        let hook = HookServer::start(allow);
+        // Stored directly: version v1 accepts neither from clients.
+        let configurations = resource_types::find("admissionregistration.k8s.io", "v1", plural).unwrap();
+        let rule = value!({
+            "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "scope": "*",
+        });
+        let configuration = value!({
+            "kind": (kind), "apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "w"},
+            "webhooks": [{
+                "name": "w.example.com", "sideEffects": (side_effects), "failurePolicy": "Ignore",
+                "clientConfig": {"url": (hook.url.as_str()), "caBundle": (hook.ca_bundle.as_str())},
+                "rules": [(rule)], "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {},
+                "timeoutSeconds": 10, "admissionReviewVersions": ["v1"],
+            }],
+        });
+        let configuration = configurations.stored_schema.decode(configuration, &[]).unwrap().value;
+        let draft = codec::draft(configurations, configuration, Time::EPOCH).unwrap();
+        let key = configurations.key("", "w").unwrap();
+        let proposal =
+            Proposal::new(CommitCause::default(), Time::EPOCH).put(key, Precondition::Absent, draft);
+        store.commit(proposal).unwrap();
+        let (code, status) = server.call("POST", &format!("{MAPS}?dryRun=All"), &map("x"));
+        let expected = r#"admission webhook "w.example.com" does not support dry run"#;
+        assert_eq!((code, message(&status)), (400, expected), "{side_effects}, even if failures are ignored");
+        assert_eq!(status.str_at(&["reason"]), "BadRequest");
+        assert_eq!(hook.requests().len(), 0, "it is not called");
+        server.create(MAPS, &map("x"));
+        assert_eq!(hook.requests().len(), 1, "a write is admitted as always");
+    }
+}
+
+#[test]
+fn policy_is_evaluated_again_if_a_webhook_changes_the_object() {
+    for (reinvocation, expected) in [("IfNeeded", "2"), ("Never", "1")] {
+        let server = TestServer::new();
+        // The evaluation after the webhook sees its change.
+        let policy = format!(
+            r#"{{"metadata":{{"name":"p"}},"spec":{{"reinvocationPolicy":"{reinvocation}","failurePolicy":"Fail",
+                "matchConstraints":{{"resourceRules":[{{"apiGroups":[""],"apiVersions":["v1"],
+                "operations":["CREATE"],"resources":["configmaps"]}}]}},
+                "mutations":[{{"patchType":"JSONPatch","jsonPatch":{{"expression":
+                "[JSONPatch{{op: 'add', path: '/data/seen', value: 'hooked' in object.data ? '2' : '1'}}]"}}}}]}}}}"#
+        );
+        server.create(&format!("{CONFIGURATIONS}/mutatingadmissionpolicies"), &policy);
+        let binding = r#"{"metadata":{"name":"p"},"spec":{"policyName":"p"}}"#;
+        server.create(&format!("{CONFIGURATIONS}/mutatingadmissionpolicybindings"), binding);
+        let hook = HookServer::start(|review| {
+            patch(review, r#"[{"op":"add","path":"/data/hooked","value":"yes"}]"#)
+        });
+        configure(&server, "mutating", "m", &hook, "");
+        let made = server.create(MAPS, &map("x"));
+        assert_eq!(
+            hook.requests()[0].str_at(&["object", "data", "seen"]),
+            "1",
+            "policies run before webhooks"
+        );
+        assert_eq!(made.str_at(&["data", "hooked"]), "yes");
+        assert_eq!(made.str_at(&["data", "seen"]), expected, "{reinvocation}");
+    }
+}
+
+#[test]
 fn binding_and_scale_are_sent_as_their_own_kinds() {
     let server = TestServer::new();
     let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
