@@ -1,4 +1,5 @@
-//! Queries of planners that are answered by extension API servers: availability checks, and metrics of the autoscaler.
+//! Queries of planners that are answered later: by extension API servers (availability checks, and metrics of the
+//! autoscaler), or by work that takes milliseconds (type checks of policies).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use tokio::sync::oneshot;
 use super::check::ReadLimits;
 use super::{Aggregation, merge};
 use crate::exchange::Identity;
+use crate::policies::answer_types;
 
 /// User of the autoscaler's requests.
 const AUTOSCALER: &str = "system:serviceaccount:kube-system:horizontal-pod-autoscaler";
@@ -44,6 +46,12 @@ impl ApiQueries for AggregatedQueries {
                 self.runtime.spawn(async move {
                     // The loop may have ended.
                     let _ = sender.send(metrics_apis::answer(&question, &this).await);
+                });
+            }
+            "policy-types" => {
+                self.runtime.spawn_blocking(move || {
+                    // The loop may have ended.
+                    let _ = sender.send(Ok(answer_types(&question, &this.store.snapshot())));
                 });
             }
             _ => return None,
