@@ -28,6 +28,7 @@ mod functions;
 mod lexer;
 mod literal;
 mod macros;
+mod messages;
 mod operator;
 mod parser;
 mod patterns;

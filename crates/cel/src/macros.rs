@@ -44,7 +44,11 @@ pub(crate) fn expand(builder: &mut Builder, span: Span, call: &MacroCall) -> Bui
         (Some(range), "transformMap", 3 | 4) => expansion.transform_map(range, args)?,
         (Some(range), "transformMapEntry", 3 | 4) => expansion.transform_map_entry(range, args)?,
         (Some(target), "sortBy", 2) => expansion.sort_by(target, args)?,
-        (Some(target), "bind", 3) if expansion.is_ident(target, "cel") => expansion.bind(args)?,
+        (Some(target), "bind", 3) if expansion.is_ident(target, "cel") => match expansion.bind(args) {
+            Some(bound) => bound,
+            // The checker rejects the call: by the name of the variable, or because the macro is not enabled.
+            None => return Ok(None),
+        },
         (Some(target), "optMap", 2) => expansion.opt_map(target, args)?,
         (Some(target), "optFlatMap", 2) => expansion.opt_flat_map(target, args)?,
         _ => return Ok(None),

@@ -28,6 +28,7 @@ pub use opaque::{NamedFormat, Opaque, SemanticVersion, Url};
 pub use text::TextValue;
 pub use timestamp::Timestamp;
 
+pub(crate) use duration::NANOS_PER_SECOND;
 pub(crate) use equality::{Comparison, ElementSet, element_key};
 pub(crate) use json::decode_base64;
 pub(crate) use number::{double_to_int, double_to_text, double_to_uint, parse_double};

@@ -2,6 +2,8 @@
 //!
 //! Upstream's `SchemaDeclType`: which nodes expressions see, with bounds of their sizes for cost estimates.
 
+pub(crate) mod kinds;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -40,10 +42,15 @@ pub(crate) struct SchemaDecl {
 /// Returns the declared type of a node; `None` if expressions do not see it. With `is_resource`, the node is the root
 /// of a resource, which has metadata.
 pub(crate) fn declare(schema: &Schema, is_resource: bool) -> Option<SchemaDecl> {
+    declare_with(schema, is_resource, None)
+}
+
+/// Declares a node. `metadata` is the type of the metadata of resources; `None` for the names alone.
+fn declare_with(schema: &Schema, is_resource: bool, metadata: Option<&Decl>) -> Option<SchemaDecl> {
     let (kind, max, min_bytes) = match schema.ty {
         _ if schema.int_or_string => (DeclKind::Dyn, max_text_bytes(schema, TEXT_BYTES_MAX), 1),
-        Some(SchemaType::Array) => return declare_list(schema),
-        Some(SchemaType::Object) => return declare_object(schema, is_resource),
+        Some(SchemaType::Array) => return declare_list(schema, metadata),
+        Some(SchemaType::Object) => return declare_object(schema, is_resource, metadata),
         Some(SchemaType::String) => return Some(declare_text(schema)),
         Some(SchemaType::Boolean) => return scalar(DeclKind::Bool, 4),
         Some(SchemaType::Number) => return scalar(DeclKind::Double, 1),
@@ -87,9 +94,9 @@ fn declare_text(schema: &Schema) -> SchemaDecl {
     SchemaDecl { decl: Decl { kind, max_elements: Some(max) }, min_bytes }
 }
 
-fn declare_list(schema: &Schema) -> Option<SchemaDecl> {
+fn declare_list(schema: &Schema, metadata: Option<&Decl>) -> Option<SchemaDecl> {
     let items = schema.items.as_deref()?;
-    let item = declare(items, items.embedded_resource)?;
+    let item = declare_with(items, items.embedded_resource, metadata)?;
     let declared = schema.checks.as_ref().and_then(|checks| checks.size.as_ref()?.max_items);
     let max = declared.map_or_else(|| (REQUEST_BYTES_MAX - 2) / (item.min_bytes + 1), limit);
     let list_type = match schema.list_type {
@@ -103,9 +110,9 @@ fn declare_list(schema: &Schema) -> Option<SchemaDecl> {
     Some(SchemaDecl { decl: Decl { kind, max_elements: Some(max) }, min_bytes: EMPTY_BYTES })
 }
 
-fn declare_object(schema: &Schema, is_resource: bool) -> Option<SchemaDecl> {
+fn declare_object(schema: &Schema, is_resource: bool, metadata: Option<&Decl>) -> Option<SchemaDecl> {
     if let Some(values) = schema.additional.schema() {
-        let value = declare(values, values.embedded_resource)?;
+        let value = declare_with(values, values.embedded_resource, metadata)?;
         let declared = schema.checks.as_ref().and_then(|checks| checks.size.as_ref()?.max_properties);
         // A key has at least its quotation marks, a colon, a comma, and two characters.
         let max = declared.map_or_else(|| (REQUEST_BYTES_MAX - 2) / (value.min_bytes + 6), limit);
@@ -125,10 +132,10 @@ fn declare_object(schema: &Schema, is_resource: bool) -> Option<SchemaDecl> {
             fields.insert(name.into(), FieldDecl { decl: declared.decl, is_required: is_required(name) });
         }
     };
-    let adds_metadata = is_resource && !has_metadata(schema);
+    let adds_metadata = is_resource && (metadata.is_some() || !has_metadata(schema));
     for (name, property) in schema.properties() {
         if !(adds_metadata && matches!(name, "apiVersion" | "kind" | "metadata"))
-            && let Some(declared) = declare(property, property.embedded_resource)
+            && let Some(declared) = declare_with(property, property.embedded_resource, metadata)
         {
             add(name, declared, property.default.is_some());
         }
@@ -136,7 +143,9 @@ fn declare_object(schema: &Schema, is_resource: bool) -> Option<SchemaDecl> {
     if adds_metadata {
         add("apiVersion", text(TEXT_BYTES_MAX), false);
         add("kind", text(TEXT_BYTES_MAX), false);
-        add("metadata", declare_metadata(schema), false);
+        let names = || declare_metadata(schema);
+        let all = |decl: &Decl| SchemaDecl { decl: decl.clone(), min_bytes: EMPTY_BYTES };
+        add("metadata", metadata.map_or_else(names, all), false);
     }
     let kind = DeclKind::Object(Arc::new(ObjectDecl { name: UNNAMED.into(), fields }));
     Some(SchemaDecl { decl: Decl::new(kind), min_bytes })

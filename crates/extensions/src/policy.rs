@@ -10,12 +10,14 @@ mod evaluation;
 mod expression;
 mod mutating;
 mod scope;
+mod type_check;
 mod validating;
 mod write_checks;
 
 pub use conditions::{MatchConditions, MatchOutcome};
 pub use mutating::{MutatingPolicy, Mutation, MutationError, Mutator};
 pub use scope::PolicyInput;
+pub use type_check::{check_types, definition_schema, definitions_of};
 pub use validating::{Denial, ValidatingPolicy, ValidationOutcome};
 pub use write_checks::validate_policy;
 

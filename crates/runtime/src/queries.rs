@@ -12,6 +12,7 @@
 //! | `certificate-request` | `{"request"}` | fields of the request, see [`CertificateRequest::to_answer`] |
 //! | `hmac-sha256` | `{"key", "text"}` | the code, in base64 for addresses |
 //! | `metrics` | see [`usage`] | see [`usage`] |
+//! | `policy-types` | see `setpoint_extensions::policy::check_types` | the same; [`ApiQueries`] only |
 //! | `sha256` | `{"text"}` | the digest, in hexadecimal digits |
 //! | `service-account-token` | `{"account", "secret"}`: a ServiceAccount's metadata, the name of a Secret | the token |
 //! | `sign` | `{"request", "usages", "expirationSeconds"}` | the certificate, PEM in base64 |

@@ -172,6 +172,13 @@ fn check_custom_type(value: &Value, body: &[u8], expected: Expected<'_>) -> Resu
             excerpt(body)
         )));
     }
+    if value.get("apiVersion").is_some_and(Value::is_null) {
+        return Err(Status::bad_request(format!(
+            "{kind} in version \"\" cannot be handled as a {}: .apiVersion accessor error: <nil> is of the type <nil>, \
+             expected string",
+            expected.kind
+        )));
+    }
     if api_version.is_empty() {
         return Err(Status::bad_request(format!(
             "the API version in the data () does not match the expected API version ({})",

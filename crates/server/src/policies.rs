@@ -11,11 +11,13 @@ pub mod input;
 pub mod matching;
 mod mutate;
 mod params;
+mod types;
 mod validate;
 
 pub(crate) use access::check_param_access;
 pub use compiled::{CompiledPolicies, PolicyRegistry};
 pub use mutate::MutationRounds;
+pub use types::answer_types;
 pub use validate::validate;
 
 use setpoint_api::field_error::ErrorList;

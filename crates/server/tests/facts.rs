@@ -2,7 +2,7 @@
 //!
 //! `facts/rules.json` has validation rules of custom resources and the objects that they judge, `facts/schemas.json`
 //! definitions and the objects under them, and `facts/policies.json` expressions of admission policies and of the match
-//! conditions of webhooks. A case is an input and, unless it was accepted, `refused`: the answer. `refused.message` is
+//! conditions of webhooks; `facts/evaluations.json` has admission policies and requests that they decide. A case is an input and, unless it was accepted, `refused`: the answer. `refused.message` is
 //! absent if it is the usual text of the causes.
 //!
 //! Differences that are known are in `facts/differences.json`, each with its reason and today's answer, which is asserted
@@ -12,12 +12,15 @@
 
 #[path = "facts/differences.rs"]
 mod differences;
+#[path = "facts/evaluations.rs"]
+mod evaluations;
 #[path = "harness/test_server.rs"]
 mod harness;
 #[path = "facts/replay.rs"]
 mod replay;
 
 use differences::compare;
+use evaluations::replay_evaluation;
 use replay::{body_of_rules, replay_definition, replay_policy};
 use serde_json::{Value, json};
 
@@ -64,4 +67,10 @@ fn policies_have_the_verdicts_of_upstream() {
     let facts = facts(include_str!("facts/policies.json"));
     let server = harness::TestServer::new();
     compare("policies", &facts, |case| replay_policy(&server, case));
+}
+
+#[test]
+fn evaluations_of_policies_have_the_verdicts_of_upstream() {
+    let facts = facts(include_str!("facts/evaluations.json"));
+    compare("evaluations", &facts, |case| replay_evaluation(&facts["schema"], case));
 }

@@ -185,7 +185,7 @@ async fn stalled_write_blocks_no_other() {
 /// Sends a query to every target, and writes the answers to a ConfigMap.
 struct Querier;
 
-const TARGETS: [&str; 4] = ["access", "hmac-sha256", "metrics", "sign"];
+const TARGETS: [&str; 5] = ["access", "hmac-sha256", "metrics", "policy-types", "sign"];
 
 impl Planner for Querier {
     type Memo = ();
@@ -215,6 +215,8 @@ impl Planner for Querier {
                         "user": "u", "groups": ["system:masters"], "resourceAttributes": {"verb": "get"},
                         "key": "k", "text": "t", "type": "Resource", "name": "cpu", "namespace": "default",
                         "selector": "app in (a, b)", "request": (REQUEST),
+                        "kinds": [{"group": "", "version": "v1", "kind": "Pod"}],
+                        "validations": [{"expression": "object.nothing"}],
                     });
                     plan.queries.push(Query { target, id: target.to_owned(), question });
                     continue;
@@ -248,5 +250,7 @@ async fn queries_are_answered_by_the_server_or_locally() {
         "error: unable to fetch metrics from resource metrics API: the server could not find the requested resource \
          (get pods.metrics.k8s.io)"
     );
+    let warnings = r#"{"expressionWarnings":[{"fieldRef":"spec.validations[0].expression","warning":"#;
+    assert!(data.str_at(&["policy-types"]).starts_with(warnings), "{}", data.str_at(&["policy-types"]));
     assert_eq!(data.str_at(&["sign"]), "error: this process has no key to sign certificates with");
 }

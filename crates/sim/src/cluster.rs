@@ -21,6 +21,7 @@ use setpoint_reconcile::{
 use setpoint_runtime::custom;
 use setpoint_server::catalog::Catalogs;
 use setpoint_server::codec;
+use setpoint_server::policies::answer_types;
 use setpoint_store::{
     CommitCause, CommitError, CommitResponse, Cursor, Draft, Precondition, Proposal, Retention, Store,
 };
@@ -329,6 +330,15 @@ impl Cluster {
             self.engine.answer_query(name, key, &query.id, answer(query), self.now);
         }
         queries.len()
+    }
+
+    /// Answers the queries that the store can answer; all others fail. Returns their number.
+    pub fn reply_from_store(&mut self) -> usize {
+        let snapshot = self.store.snapshot();
+        self.reply(|query| match query.target {
+            "policy-types" => Ok(answer_types(&query.question, &snapshot)),
+            _ => Err("not available in a simulation".to_owned()),
+        })
     }
 
     /// Performs the next planned write. Returns `false` if there is none.

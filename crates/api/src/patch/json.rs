@@ -33,7 +33,7 @@ pub const COPY_BYTES_MAX: usize = 3 << 20;
 /// walks.
 const SHORT_LEN_MAX: usize = 16;
 
-/// Error of an operation. Not shown to clients; may be logged.
+/// Error of an operation, with the text of Go's library. Clients see it if the patch is that of a mutating policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JsonPatchError {
     /// An operation lacks a field, or the field has the wrong type.
@@ -42,9 +42,17 @@ pub enum JsonPatchError {
     /// Unknown operation.
     #[error("Unexpected kind: {0}")]
     Kind(String),
-    /// The path does not exist.
-    #[error("{kind} operation does not apply: doc is missing path: {path}")]
+    /// The container that a path leads to does not exist.
+    #[error("{}", missing_text(.kind, .path))]
     Missing {
+        /// The operation, or one of the `DESTINATION`s.
+        kind: &'static str,
+        /// The path.
+        path: String,
+    },
+    /// The field that is removed or moved does not exist.
+    #[error("{}", missing_key_text(.kind, .path))]
+    MissingKey {
         /// The operation.
         kind: &'static str,
         /// The path.
@@ -65,6 +73,29 @@ pub enum JsonPatchError {
     /// The result would nest too deep.
     #[error("exceeded max depth")]
     Depth,
+}
+
+/// Destination of the operation `move`.
+const MOVE_DESTINATION: &str = "move destination";
+/// Destination of the operation `copy`.
+const COPY_DESTINATION: &str = "copy destination";
+
+fn missing_text(kind: &str, path: &str) -> String {
+    let what = match kind {
+        "add" | "remove" => format!("{kind} operation does not apply: doc is missing path: \"{path}\""),
+        "move" | "copy" => format!("{kind} operation does not apply: doc is missing from path: {path}"),
+        MOVE_DESTINATION => format!("move operation does not apply: doc is missing destination path: {path}"),
+        COPY_DESTINATION => format!("copy operation does not apply: doc is missing destination path: {path}"),
+        "test" => format!("test operation does not apply: is missing path: {path}"),
+        _ => format!("{kind} operation does not apply: doc is missing path: {path}"),
+    };
+    format!("{what}: missing value")
+}
+
+fn missing_key_text(kind: &str, path: &str) -> String {
+    let key = unescape(path.rsplit('/').next().unwrap_or_default());
+    let place: &str = if kind == "move" { &key } else { path };
+    format!("error in {kind} for path: '{place}': Unable to remove nonexistent key: {key}: missing value")
 }
 
 /// Checks that a body is a list of operations within the bound, and returns their strict errors.
@@ -141,7 +172,7 @@ fn apply_long(object: Value, operations: &[Value]) -> Result<Value, JsonPatchErr
             "move" => {
                 let (from, path) = (operation.required("from")?, path()?);
                 let node = remove(&mut root, "move", from)?;
-                place(&mut root, "move", path, node)?;
+                place(&mut root, MOVE_DESTINATION, path, node)?;
             }
             "copy" => {
                 let (from, path) = (operation.required("from")?, path()?);
@@ -153,7 +184,7 @@ fn apply_long(object: Value, operations: &[Value]) -> Result<Value, JsonPatchErr
                     }
                     Ok(child.cloned().unwrap_or(DocumentNode::Leaf(Value::Null)))
                 })?;
-                place(&mut root, "copy", path, node)?;
+                place(&mut root, COPY_DESTINATION, path, node)?;
             }
             "test" => test(&mut root, path()?, operation.value())?,
             kind => return Err(JsonPatchError::Kind(kind.to_owned())),
@@ -176,7 +207,7 @@ fn place(
 }
 
 fn remove(root: &mut DocumentNode, kind: &'static str, path: &str) -> Result<DocumentNode, JsonPatchError> {
-    let missing = || JsonPatchError::Missing { kind, path: path.to_owned() };
+    let missing = || JsonPatchError::MissingKey { kind, path: path.to_owned() };
     root.with_parent(kind, path, |parent, key| parent.remove_child(key)?.ok_or_else(missing))
 }
 

@@ -3,6 +3,7 @@
 use super::unify::most_general;
 use super::{CheckErrorKind, Checker, Reference};
 use crate::ast::{Comprehension, Element, ExprId, FieldInit, MapEntry};
+use crate::messages::{Message, find_message};
 use crate::types::{ObjectType, Type};
 
 impl<'a> Checker<'a> {
@@ -58,14 +59,17 @@ impl<'a> Checker<'a> {
 
     pub(super) fn infer_message(&mut self, id: ExprId, name: &str, fields: &[FieldInit]) -> Type {
         let type_name = name.strip_prefix('.').unwrap_or(name);
-        let Some(ty) = self.environment.find_type(type_name) else {
+        let message = find_message(type_name);
+        let value_type = message.map(Message::value_type);
+        let Some(ty) = value_type.or_else(|| self.environment.find_type(type_name)) else {
             self.report(id, CheckErrorKind::UndeclaredReference(name.into()));
             return Type::Error;
         };
         self.set_reference(id, Reference::Variable(type_name.into()));
-        let object = match &ty {
-            Type::Object(object) => Some(object.clone()),
-            _ => {
+        let object = match (message, &ty) {
+            (Some(message), _) => Some(message.fields(type_name)),
+            (None, Type::Object(object)) => Some(object.clone()),
+            (None, _) => {
                 self.report(id, CheckErrorKind::NotAMessageType(ty.name().into()));
                 None
             }

@@ -62,6 +62,10 @@ impl<'a> Checker<'a> {
         target: Option<ExprId>,
         args: &[ExprId],
     ) -> Type {
+        if let Some(variable) = self.invalid_binding(name, target, args) {
+            self.report(variable, CheckErrorKind::InvalidBinding);
+            return Type::Error;
+        }
         args.iter().for_each(|arg| self.check(*arg));
         let namespaced = match target {
             None => Some(name.to_owned()),
@@ -78,6 +82,14 @@ impl<'a> Checker<'a> {
         }
         self.report(id, CheckErrorKind::UndeclaredReference(name.into()));
         Type::Error
+    }
+
+    /// Returns the first argument of `cel.bind` if the macro is enabled but was not expanded, because the argument is not
+    /// an identifier.
+    fn invalid_binding(&self, name: &str, target: Option<ExprId>, args: &[ExprId]) -> Option<ExprId> {
+        let is_cel = matches!(&self.ast.expr(target?).kind, ExprKind::Ident(ident) if **ident == *"cel");
+        let is_binding = is_cel && name == "bind" && args.len() == 3 && self.environment.has_bindings();
+        is_binding.then(|| args[0])
     }
 
     /// Tries all overloads. Each that accepts the arguments binds type parameters; results that differ are `dyn`.

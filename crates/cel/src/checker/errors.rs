@@ -61,6 +61,9 @@ pub enum CheckErrorKind {
     /// Message literal whose name denotes another type than that of an object.
     #[error("'{0}' is not a message type")]
     NotAMessageType(Box<str>),
+    /// `cel.bind` of something other than an identifier.
+    #[error("cel.bind() variable names must be simple identifiers")]
+    InvalidBinding,
     /// Literal argument that the function rejects.
     #[error("invalid {0} argument")]
     InvalidArgument(&'static str),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::node::{CallNode, Node, NodeId, ObjectNode};
 use super::{Bindings, EvalError, Evaluation, Program};
 use crate::functions::{Call, PatternCache};
+use crate::messages::find_message;
 use crate::operator::Operator;
 use crate::runtime_cost::{CALL_COST, LIST_COST, MAP_COST, Meter, OBJECT_COST};
 use crate::value::{MapKey, MapValue, ObjectValue, Value};
@@ -206,7 +207,10 @@ impl<'p, 'a> Evaluator<'p, 'a> {
         }
         self.meter.work(fields.len())?;
         self.meter.charge(OBJECT_COST)?;
-        Ok(Value::Object(Arc::new(ObjectValue { name: object.name.clone(), fields })))
+        match find_message(&object.name) {
+            Some(message) => message.build(&object.name, fields),
+            None => Ok(Value::Object(Arc::new(ObjectValue { name: object.name.clone(), fields }))),
+        }
     }
 }
 

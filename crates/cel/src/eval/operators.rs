@@ -128,7 +128,7 @@ fn charge_both(meter: &mut Meter, left: &Value<'_>, right: &Value<'_>) -> Result
 fn concatenate<'a>(a: &ListValue<'a>, b: &ListValue<'a>, meter: &mut Meter) -> Evaluated<'a> {
     meter.work(a.len().saturating_add(b.len()))?;
     let mut values = match a {
-        ListValue::Owned(values) => values.to_vec(),
+        ListValue::Owned(values) | ListValue::Sum(values, _) => values.to_vec(),
         ListValue::Json(..) => a.iter().collect::<Result<_, _>>()?,
     };
     match a.identity() {
@@ -168,7 +168,11 @@ fn concatenate<'a>(a: &ListValue<'a>, b: &ListValue<'a>, meter: &mut Meter) -> E
             }
         }
     }
-    Ok(Value::List(ListValue::Owned(Arc::new(values))))
+    let values = Arc::new(values);
+    Ok(Value::List(match a.identity() {
+        ListDecl::Atomic => ListValue::Owned(values),
+        identity => ListValue::Sum(values, identity),
+    }))
 }
 
 fn arithmetic<'a>(operator: Operator, left: &Value<'_>, right: &Value<'_>) -> Evaluated<'a> {

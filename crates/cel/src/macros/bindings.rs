@@ -17,9 +17,11 @@ impl Expansion<'_> {
         }
     }
 
-    pub(super) fn bind(&mut self, args: &[ExprId]) -> Built {
-        let name = self.variable(args[0], "cel.bind() variable names must be simple identifiers")?;
-        Ok(self.bound(name, args[1], args[2]))
+    /// Binds a variable; `None` if its name is not an identifier.
+    pub(super) fn bind(&mut self, args: &[ExprId]) -> Option<ExprId> {
+        let ExprKind::Ident(name) = self.builder.kind(args[0]) else { return None };
+        let name = name.clone();
+        Some(self.bound(name, args[1], args[2]))
     }
 
     /// Binds the list to a variable, and sorts it by its image under the key.

@@ -15,6 +15,8 @@ pub enum ListValue<'a> {
     Json(&'a [Json], Option<&'a Decl>),
     /// Values that the expression made.
     Owned(Arc<Vec<Value<'a>>>),
+    /// Sum of a list with this identity and another list.
+    Sum(Arc<Vec<Value<'a>>>, &'a ListDecl),
 }
 
 impl<'a> From<Vec<Value<'a>>> for ListValue<'a> {
@@ -29,7 +31,7 @@ impl<'a> ListValue<'a> {
     pub fn len(&self) -> usize {
         match self {
             Self::Json(items, _) => items.len(),
-            Self::Owned(values) => values.len(),
+            Self::Owned(values) | Self::Sum(values, _) => values.len(),
         }
     }
 
@@ -44,7 +46,7 @@ impl<'a> ListValue<'a> {
     pub fn get(&self, index: usize) -> Option<Result<Value<'a>, EvalError>> {
         match self {
             Self::Json(items, decl) => items.get(index).map(|item| Value::from_json(item, item_decl(*decl))),
-            Self::Owned(values) => values.get(index).cloned().map(Ok),
+            Self::Owned(values) | Self::Sum(values, _) => values.get(index).cloned().map(Ok),
         }
     }
 
@@ -57,6 +59,7 @@ impl<'a> ListValue<'a> {
     pub(crate) fn identity(&self) -> &'a ListDecl {
         match self {
             Self::Json(_, Some(Decl { kind: DeclKind::List { list_type, .. }, .. })) => list_type,
+            Self::Sum(_, identity) => identity,
             _ => &ListDecl::Atomic,
         }
     }

@@ -1,11 +1,14 @@
-//! Queries of a remote loop: access and metrics go to the API server, all others to the local handler.
+//! Queries of a remote loop: access, metrics and definitions come from the API server; all others go to the local
+//! handler.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
 use setpoint_api::{Clock, Entropy, Key, Value, json, value};
+use setpoint_extensions::policy::{check_types, definition_schema, definitions_of};
 use setpoint_reconcile::Query;
 use tokio::sync::mpsc;
 
@@ -18,6 +21,8 @@ use crate::queries::metrics_apis::{self, ApiReader, ApiResponse};
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Path of access reviews.
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+/// Path of CustomResourceDefinitions.
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Query handler that forwards to the API server.
 pub(super) struct RemoteQueries {
@@ -42,6 +47,11 @@ impl RemoteQueries {
             "metrics" => tokio::time::timeout(REQUEST_TIMEOUT, metrics_apis::answer(&query.question, &self))
                 .await
                 .unwrap_or_else(late),
+            "policy-types" => {
+                tokio::time::timeout(REQUEST_TIMEOUT, self.policy_types(query.question.clone()))
+                    .await
+                    .unwrap_or_else(late)
+            }
             _ => self.local.answer(&query, self.clock.now(), &*self.entropy),
         };
         // The loop may have ended.
@@ -56,6 +66,22 @@ impl RemoteQueries {
         let review = self.request_json(Method::POST, REVIEWS, body).await?;
         let allowed = review.at(&["status", "allowed"]) == Some(&Value::from(true));
         Ok(value!({"allowed": (allowed)}))
+    }
+
+    /// Reads the definitions that a type check depends on, and checks.
+    async fn policy_types(&self, question: Value) -> Result<Value, String> {
+        let mut definitions = BTreeMap::new();
+        for name in definitions_of(&question) {
+            let (status, definition) = self.get(&format!("{DEFINITIONS}/{name}")).await?;
+            if status == 200 {
+                definitions.insert(name.to_owned(), definition);
+            }
+        }
+        let check = move || {
+            let schema_of = |name: &str, version: &str| definition_schema(definitions.get(name)?, version);
+            check_types(&question, &schema_of)
+        };
+        tokio::task::spawn_blocking(check).await.map_err(|error| error.to_string())
     }
 
     /// Sends a request. Returns the decoded body, or the reason of the failure.

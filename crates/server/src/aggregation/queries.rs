@@ -1,5 +1,5 @@
-//! Queries of planners that wait for other processes: extension API servers, for availability checks and metrics of the
-//! autoscaler, and authorizers, for access reviews.
+//! Queries of planners that are answered later: by extension API servers (availability checks, and metrics of the
+//! autoscaler), by authorizers in other processes, or by work that takes milliseconds (type checks of policies).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use super::check::ReadLimits;
 use super::{Aggregation, merge};
 use crate::authorization::{Authorization, ReviewedRequest};
 use crate::exchange::Identity;
+use crate::policies::answer_types;
 
 /// User of the autoscaler's requests.
 const AUTOSCALER: &str = "system:serviceaccount:kube-system:horizontal-pod-autoscaler";
@@ -54,6 +55,12 @@ impl ApiQueries for AggregatedQueries {
                 self.runtime.spawn(async move {
                     // The loop may have ended.
                     let _ = sender.send(metrics_apis::answer(&question, &this).await);
+                });
+            }
+            "policy-types" => {
+                self.runtime.spawn_blocking(move || {
+                    // The loop may have ended.
+                    let _ = sender.send(Ok(answer_types(&question, &this.store.snapshot())));
                 });
             }
             _ => return None,

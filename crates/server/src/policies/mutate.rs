@@ -118,6 +118,10 @@ impl MutationRounds {
                 self.previous.insert(key);
             }
         }
+        if has_changed {
+            // As upstream, the last policy that changed the object is itself invoked again.
+            self.required.append(&mut self.previous);
+        }
         self.output = Some(object.clone());
         Ok(has_changed)
     }

@@ -32,6 +32,7 @@ pub fn compare(name: &str, facts: &Value, replay: impl Fn(&Value) -> Value) {
     }
     if std::env::var_os("SETPOINT_WRITE_DIFFERENCES").is_some() {
         let lines: Vec<String> = found.iter().map(|(id, entry)| format!("{}: {entry}", json!(id))).collect();
+        std::fs::create_dir_all(PATH).unwrap();
         std::fs::write(format!("{PATH}/{name}.json"), format!("{{\n{}\n}}\n", lines.join(",\n"))).unwrap();
         return;
     }
@@ -44,7 +45,7 @@ pub fn compare(name: &str, facts: &Value, replay: impl Fn(&Value) -> Value) {
 /// The answers of ours that differ from those of a case.
 fn changes(case: &Value, seen: &Value) -> Value {
     let mut ours = Map::new();
-    for name in ["refused", "warnings", "steps"] {
+    for name in ["refused", "warnings", "steps", "becomes"] {
         if case.get(name) != seen.get(name) {
             ours.insert(name.into(), seen.get(name).cloned().unwrap_or_default());
         }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::harness::TestServer;
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// Fields of metadata that differ from one server to another, or that the replay itself sets.
 const UNSTABLE: [&str; 7] =
     ["uid", "creationTimestamp", "generation", "resourceVersion", "managedFields", "name", "namespace"];
@@ -15,7 +15,7 @@ pub fn body_of_rules(value: &Value) -> Value {
 }
 
 /// Sets the fields of a case, and removes those that are null.
-fn merge(base: Value, more: Option<&Value>) -> Value {
+pub fn merge(base: Value, more: Option<&Value>) -> Value {
     let Value::Object(mut fields) = base else { panic!("{base} is an object") };
     if let Some(more) = more {
         fields.extend(more.as_object().unwrap().clone());
@@ -41,14 +41,14 @@ fn definition(case: &Value, root: &Value) -> Value {
 }
 
 /// Response of a server: its code, its body and its warnings.
-struct Answer {
-    code: u16,
-    body: Value,
+pub struct Answer {
+    pub code: u16,
+    pub body: Value,
     warnings: Vec<String>,
 }
 
 impl Answer {
-    fn is_ok(&self) -> bool {
+    pub fn is_ok(&self) -> bool {
         self.code < 300
     }
 
@@ -74,7 +74,7 @@ impl Answer {
         refused
     }
 
-    fn add_warnings(&self, to: &mut Map<String, Value>) {
+    pub fn add_warnings(&self, to: &mut Map<String, Value>) {
         if !self.warnings.is_empty() {
             to.insert("warnings".into(), json!(self.warnings));
         }
@@ -96,7 +96,8 @@ fn warning_text(header: &str) -> String {
     quoted.replace("\\\"", "\"").replace("\\\\", "\\")
 }
 
-fn send(server: &TestServer, method: &str, path: &str, body: &Value) -> Answer {
+/// Sends a request with a body in JSON.
+pub fn send(server: &TestServer, method: &str, path: &str, body: &Value) -> Answer {
     let reply = server.send(
         method,
         path,
@@ -108,7 +109,7 @@ fn send(server: &TestServer, method: &str, path: &str, body: &Value) -> Answer {
 }
 
 /// Establishes a definition, as the controllers do.
-fn establish(server: &TestServer, definition: &Value) {
+pub fn establish(server: &TestServer, definition: &Value) {
     let condition = |ty: &str| json!({"type": ty, "status": "True", "reason": "Test", "message": "", "lastTransitionTime": "2023-11-14T22:13:20Z"});
     let status = json!({"status": {
         "acceptedNames": definition["spec"]["names"],
@@ -121,7 +122,7 @@ fn establish(server: &TestServer, definition: &Value) {
 }
 
 /// An object without what every object has and without unstable metadata.
-fn stable(mut object: Value) -> Value {
+pub fn stable(mut object: Value) -> Value {
     let fields = object.as_object_mut().unwrap();
     fields.remove("apiVersion");
     fields.remove("kind");

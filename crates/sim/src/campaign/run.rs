@@ -225,7 +225,7 @@ impl CampaignRun {
             ScheduleAction::Observe => self.cluster.observe_some(),
             ScheduleAction::Plan => {
                 self.cluster.plan();
-                self.cluster.reply(|_| Err("not available in a simulation".to_owned()));
+                self.cluster.reply_from_store();
             }
             ScheduleAction::LoseWrite if self.cluster.next_write().is_some() => {
                 self.cluster.lose_write();
@@ -483,7 +483,7 @@ impl CampaignRun {
                     self.cluster.mend_watches()
                 }
                 next_turn_at = self.cluster.plan();
-                self.cluster.reply(|_| Err("not available in a simulation".to_owned()));
+                self.cluster.reply_from_store();
                 self.perform_all();
             }
             self.check()?;

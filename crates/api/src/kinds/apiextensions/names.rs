@@ -1,6 +1,6 @@
 //! Validation of names, stored versions and the approval of protected groups.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::admissionregistration::url;
@@ -105,21 +105,19 @@ pub(super) fn check_stored_versions(errors: &mut ErrorList, object: &Value) {
         return errors.push(FieldError::invalid(&path, check::shown_texts(&stored), detail));
     }
     let versions = check::list(check::field(object, "spec"), "versions");
-    // The last position of each version, and the defined versions: both lists can be long.
-    let positions: BTreeMap<&str, usize> = stored.iter().enumerate().map(|(i, name)| (*name, i)).collect();
-    let defined: BTreeSet<&str> = versions.iter().map(|version| check::text(version, "name")).collect();
-    for version in versions.iter().filter(|version| check::boolean(version, "storage")) {
+    // The last position of each version: both lists can be long.
+    let mut positions: BTreeMap<&str, usize> =
+        stored.iter().enumerate().map(|(i, name)| (*name, i)).collect();
+    for version in versions {
         let name = check::text(version, "name");
-        if !positions.contains_key(name) && !errors.is_full() {
+        // Each stored version is found once, so a second storage version of the same name is an error as upstream.
+        let is_stored = positions.remove(name).is_some();
+        if check::boolean(version, "storage") && !is_stored && !errors.is_full() {
             let detail = format!("must have the storage version {name}");
             errors.push(FieldError::invalid(&path, check::shown_texts(&stored), detail));
         }
     }
-    let mut missing: Vec<(usize, &str)> = positions
-        .into_iter()
-        .filter(|(name, _)| !defined.contains(name))
-        .map(|(name, i)| (i, name))
-        .collect();
+    let mut missing: Vec<(usize, &str)> = positions.into_iter().map(|(name, i)| (i, name)).collect();
     missing.sort_unstable();
     for (i, name) in missing {
         let detail = format!(

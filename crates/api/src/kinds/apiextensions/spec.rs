@@ -137,7 +137,7 @@ fn check_version_set(errors: &mut ErrorList, path: &Path<'_>, spec: &InternalSpe
 
 /// Versions as messages show them: without the parts that they have in common.
 fn shown_versions(spec: &InternalSpec<'_>) -> BadValue {
-    if spec.versions.is_empty() {
+    if check::field(spec.value, "versions").is_null() {
         return BadValue::Null;
     }
     let shown = |version: &InternalVersion<'_>| {

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::{COPY_BYTES_MAX, JsonOperation, JsonPatchError, check_depth, parse_index, unescape};
+use super::{
+    COPY_BYTES_MAX, COPY_DESTINATION, JsonOperation, JsonPatchError, MOVE_DESTINATION, check_depth,
+    parse_index, unescape,
+};
 use crate::json;
 use crate::value::Value;
 
@@ -19,7 +22,7 @@ pub(super) fn apply(mut object: Value, operations: &[Value]) -> Result<Value, Js
                 let (from, path) = (operation.required("from")?, operation.required("path")?);
                 let value = remove("move", &mut object, from)?;
                 check_depth(path, depth(&value))?;
-                place("move", &mut object, path, value)?;
+                place(MOVE_DESTINATION, &mut object, path, value)?;
             }
             "copy" => copy(&mut object, &operation, &mut copied)?,
             "test" => test(&mut object, &operation)?,
@@ -65,7 +68,7 @@ fn copy(object: &mut Value, operation: &JsonOperation<'_>, copied: &mut usize) -
         return Err(JsonPatchError::CopySize(*copied));
     }
     check_depth(path, depth(&value))?;
-    place("copy", object, path, value)
+    place(COPY_DESTINATION, object, path, value)
 }
 
 fn test(object: &mut Value, operation: &JsonOperation<'_>) -> Result<(), JsonPatchError> {
@@ -107,7 +110,7 @@ fn remove(kind: &'static str, object: &mut Value, path: &str) -> Result<Value, J
         (parent, key) => parent
             .make_map()
             .remove(&key)
-            .ok_or_else(|| JsonPatchError::Missing { kind, path: path.to_owned() }),
+            .ok_or_else(|| JsonPatchError::MissingKey { kind, path: path.to_owned() }),
     }
 }
 
