@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::policy::{Level, LevelVersion, Version};
+use super::policy::{Level, LevelVersion, PolicyVersion};
 use crate::metrics::{MetricType, Text};
 use crate::pipeline::admission::AdmissionInput;
 use crate::webhooks::Operation;
@@ -48,7 +48,7 @@ impl WriteLabels {
 }
 
 /// Level, version and mode of a policy, and its decision.
-type EvaluationLabels = (bool, Level, Option<Version>, Mode, WriteLabels);
+type EvaluationLabels = (bool, Level, Option<PolicyVersion>, Mode, WriteLabels);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -82,8 +82,8 @@ impl PodSecurityMetrics {
             return;
         }
         let version = match policy.version {
-            _ if policy.level == Level::Privileged => Some(Version::Latest),
-            Version::Minor(minor) if minor > NEWEST_MINOR => None,
+            _ if policy.level == Level::Privileged => Some(PolicyVersion::Latest),
+            PolicyVersion::Minor(minor) if minor > NEWEST_MINOR => None,
             version => Some(version),
         };
         let key = (is_allowed, policy.level, version, mode, labels);
@@ -118,7 +118,7 @@ impl PodSecurityMetrics {
             "Evaluations of policies, without ignored and exempt requests.",
         );
         let write = WriteLabels { operation: "create", resource: "pod", subresource: "".into() };
-        let privileged = (true, Level::Privileged, Some(Version::Latest), Mode::Enforce, write);
+        let privileged = (true, Level::Privileged, Some(PolicyVersion::Latest), Mode::Enforce, write);
         let privileged = (&privileged, &self.privileged_creates.load(Ordering::Relaxed));
         for ((is_allowed, level, version, mode, write), count) in
             [privileged].into_iter().chain(&counts.evaluations)
