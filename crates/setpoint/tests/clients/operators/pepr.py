@@ -1,4 +1,4 @@
-"""Pepr, a controller framework of others, with its demo module: a definition of its own, admission webhooks and watches.
+"""Pepr, a controller framework, with its demo module: a definition of its own, admission webhooks and watches.
 
 The demo module is the one that `pepr init` writes, and `pepr dev` runs it, as the documentation of Pepr says. The
 environment with the unmodified package is given as argument. Pepr always listens on port 3000.
@@ -26,8 +26,9 @@ definitions = client.ApiextensionsV1Api()
 def write_module(templates, directory):
     """Copies the demo module from the templates of the package. Returns the samples, in order."""
     shutil.copytree(templates / "capabilities", directory / "capabilities")
-    for name, copy in [("pepr.ts", "pepr.ts"), ("package.json", "package.json"), ("tsconfig.module.json", "tsconfig.json")]:
-        shutil.copy(templates / name, directory / copy)
+    for name in ["pepr.ts", "package.json"]:
+        shutil.copy(templates / name, directory)
+    shutil.copy(templates / "tsconfig.module.json", directory / "tsconfig.json")
     return json.loads((directory / "capabilities/hello-pepr.samples.json").read_text())
 
 
