@@ -14,7 +14,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
 use http::Method;
 use setpoint_api::{Clock, Key, Time, Value, json, value};
 use setpoint_reconcile::planner::key_of;
@@ -164,10 +163,9 @@ impl Clock for SystemClock {
     }
 }
 
-fn main() -> anyhow::Result<()> {
-    let path = std::env::args().nth(1).ok_or_else(|| anyhow::anyhow!("usage: operator KUBECONFIG"))?;
-    let text = std::fs::read(path)?;
-    let client = || Client::from_kubeconfig(&text, "website-operator").map(Arc::new);
+/// Creates the definition of websites unless it exists, and keeps all websites of a server.
+pub async fn run(kubeconfig: &[u8]) -> anyhow::Result<()> {
+    let client = || Client::from_kubeconfig(kubeconfig, "website-operator").map(Arc::new);
     let chance = || RandomState::new().hash_one(SystemClock.now());
     let remote = Remote {
         watches: client()?,
@@ -180,16 +178,20 @@ fn main() -> anyhow::Result<()> {
         timeout: REQUEST_TIMEOUT,
         timing: Default::default(),
     };
+    let body = json::to_vec(&definition()).into();
+    let (status, answer) =
+        remote.writes.request(Method::POST, DEFINITIONS, Some("application/json"), body).await?;
+    anyhow::ensure!(
+        status.is_success() || status == http::StatusCode::CONFLICT,
+        "the definition was rejected: {}",
+        String::from_utf8_lossy(&answer)
+    );
+    Ok(remote.run(|| Engine::new(vec![Box::new(Websites)], WorldConfig::default())).await?)
+}
+
+fn main() -> anyhow::Result<()> {
+    let path = std::env::args().nth(1).ok_or_else(|| anyhow::anyhow!("usage: operator KUBECONFIG"))?;
+    let text = std::fs::read(path)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let body = Bytes::from(json::to_vec(&definition()));
-        let (status, answer) =
-            remote.writes.request(Method::POST, DEFINITIONS, Some("application/json"), body).await?;
-        anyhow::ensure!(
-            status.is_success() || status == http::StatusCode::CONFLICT,
-            "the definition was rejected: {}",
-            String::from_utf8_lossy(&answer)
-        );
-        Ok(remote.run(|| Engine::new(vec![Box::new(Websites)], WorldConfig::default())).await?)
-    })
+    runtime.block_on(run(&text))
 }

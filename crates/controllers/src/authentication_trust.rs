@@ -83,3 +83,77 @@ fn enqueue_own(map: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) 
         enqueue(map.key().clone());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use setpoint_sim::cluster::{Cluster, Controllers};
+
+    use super::*;
+
+    const PATH: &str = "kube-system/extension-apiserver-authentication";
+    const CA: &str = "requestheader-client-ca-file";
+
+    fn cluster() -> Cluster {
+        let controllers: Controllers = || (vec![Box::new(AuthenticationTrust)], crate::indexes::all());
+        let mut cluster = Cluster::new(controllers, 1);
+        cluster.create("namespaces", "", value!({"metadata": {"name": (NAMESPACE)}}));
+        cluster
+    }
+
+    /// Answers the queries with this certificate until nothing is left to do.
+    fn publish(cluster: &mut Cluster, certificate: &str) {
+        cluster.settle();
+        while cluster.reply(|query| {
+            assert_eq!(query.target, "authentication-trust");
+            Ok(value!({"requestheader-client-ca-file": (certificate), "requestheader-allowed-names": r#"["front-proxy-client"]"#}))
+        }) > 0
+        {
+            cluster.settle();
+        }
+    }
+
+    fn data(cluster: &Cluster) -> Value {
+        cluster.get("configmaps", PATH).and_then(|map| map.get("data").cloned()).unwrap_or_default()
+    }
+
+    #[test]
+    fn renewed_certificates_are_published_within_a_resync_period() {
+        let mut cluster = cluster();
+        publish(&mut cluster, "first");
+        assert_eq!(data(&cluster).str_at(&[CA]), "first");
+        assert_eq!(data(&cluster).str_at(&["requestheader-allowed-names"]), r#"["front-proxy-client"]"#);
+        cluster.run(RESYNC_PERIOD);
+        publish(&mut cluster, "renewed");
+        assert_eq!(data(&cluster).str_at(&[CA]), "renewed");
+        let before = cluster.store.snapshot().revision();
+        cluster.run(RESYNC_PERIOD);
+        publish(&mut cluster, "renewed");
+        assert_eq!(cluster.store.snapshot().revision(), before, "nothing is written without a change");
+    }
+
+    #[test]
+    fn edits_are_corrected_and_entries_of_others_are_kept() {
+        let mut cluster = cluster();
+        publish(&mut cluster, "ca");
+        let edit = value!({"data": {"requestheader-client-ca-file": "forged", "client-ca-file": "of another server"}});
+        cluster.patch("configmaps", PATH, "", edit).unwrap();
+        publish(&mut cluster, "ca");
+        assert_eq!(data(&cluster).str_at(&[CA]), "ca");
+        assert_eq!(data(&cluster).str_at(&["client-ca-file"]), "of another server");
+        cluster.delete("configmaps", PATH, &Value::map()).unwrap();
+        publish(&mut cluster, "ca");
+        assert_eq!(data(&cluster).str_at(&[CA]), "ca");
+        assert_eq!(data(&cluster).get("client-ca-file"), None);
+    }
+
+    #[test]
+    fn failed_query_changes_nothing() {
+        let mut cluster = cluster();
+        publish(&mut cluster, "ca");
+        cluster.run(RESYNC_PERIOD);
+        cluster.settle();
+        assert!(cluster.reply(|_| Err("no certificates".to_owned())) > 0);
+        cluster.settle();
+        assert_eq!(data(&cluster).str_at(&[CA]), "ca");
+    }
+}

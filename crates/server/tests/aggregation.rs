@@ -211,6 +211,78 @@ async fn forwarded_request_has_the_identity_of_its_user_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn every_verb_is_forwarded_with_its_query_and_body() {
+    let server = Server::start().await;
+    let extension = Extension::start(&server.pki, "h2").await;
+    server.route().await;
+    server.register(&extension, "things.example.com", "v1", true).await;
+    let merge = "application/merge-patch+json";
+    for (method, content_type, query, body) in [
+        ("GET", "", "?labelSelector=a%3Db&limit=5", ""),
+        ("POST", "application/json", "?dryRun=All", r#"{"kind":"Thing"}"#),
+        ("PUT", "application/json", "?fieldManager=me", r#"{"kind":"Thing","spec":{}}"#),
+        ("PATCH", merge, "", r#"{"spec":{"size":3}}"#),
+        ("PATCH", "application/apply-patch+yaml", "?fieldManager=me&force=true", "spec: {size: 3}"),
+        ("DELETE", "application/json", "?gracePeriodSeconds=0", r#"{"propagationPolicy":"Orphan"}"#),
+    ] {
+        for alpn in ["h2", "http/1.1"] {
+            let target = format!("{THINGS}/echo{query}");
+            let mut request = outgoing(method, &target, body);
+            if !content_type.is_empty() {
+                request.headers_mut().insert("content-type", content_type.parse().unwrap());
+            }
+            let response = server.send(alpn, request).await;
+            assert_eq!(response.status(), 200, "{alpn} {method}");
+            let text = String::from_utf8(read(response.into_body()).await.unwrap()).unwrap();
+            assert_eq!(text, format!("{method} {target} {content_type} {body}"), "{alpn}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn request_without_permission_is_not_forwarded() {
+    let server = Server::start().await;
+    let extension = Extension::start(&server.pki, "h2").await;
+    server.route().await;
+    server.register(&extension, "things.example.com", "v1", true).await;
+    let role = value!({
+        "metadata": {"name": "reader"},
+        "rules": [{"verbs": ["get"], "apiGroups": ["things.example.com"], "resources": ["things"]}],
+    });
+    server.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", role).await;
+    let binding = value!({
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}],
+    });
+    server.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await;
+    let send = async |method: &str, name: &str, user: &str| {
+        let mut request = outgoing(method, &format!("{THINGS}/{name}"), "");
+        request.headers_mut().insert("impersonate-user", user.parse().unwrap());
+        let response = server.send("h2", request).await;
+        let code = response.status().as_u16();
+        (code, String::from_utf8(read(response.into_body()).await.unwrap()).unwrap())
+    };
+    let (code, text) = send("GET", "who", "jane").await;
+    assert_eq!(code, 200, "{text}");
+    assert!(text.contains("x-remote-user=[jane] x-remote-group=[system:authenticated] others=[]"), "{text}");
+    for (method, verb, user) in
+        [("DELETE", "delete", "jane"), ("PUT", "update", "jane"), ("GET", "get", "joe")]
+    {
+        let (code, text) = send(method, "secret", user).await;
+        assert_eq!(code, 403, "{text}");
+        let resource =
+            r#"resource \"things\" in API group \"things.example.com\" in the namespace \"default\""#;
+        let message = format!(
+            r#"things.things.example.com \"secret\" is forbidden: User \"{user}\" cannot {verb} {resource}"#
+        );
+        assert!(text.contains(&message), "{text}");
+    }
+    let forwarded = extension.paths();
+    assert!(!forwarded.iter().any(|path| path.ends_with("/secret")), "{forwarded:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bodies_are_streamed_in_both_directions_beyond_the_limit_of_this_server() {
     let server = Server::start().await;
     let extension = Extension::start(&server.pki, "h2").await;

@@ -5,8 +5,9 @@
 //! conditions of webhooks; `facts/evaluations.json` has admission policies and requests that they decide. A case is an input and, unless it was accepted, `refused`: the answer. `refused.message` is
 //! absent if it is the usual text of the causes.
 //!
-//! Differences that are known are in `facts/differences.json`, each with its reason and today's answer, which is asserted
-//! too. `SETPOINT_WRITE_DIFFERENCES=1 cargo test -p setpoint-server --test facts` rewrites it, and keeps the reasons.
+//! Differences that are known are in `facts/differences`, one file for each of these, with their reasons and today's
+//! answers, which are asserted too. `SETPOINT_WRITE_DIFFERENCES=1 cargo test -p setpoint-server --test facts` rewrites
+//! them, and keeps the reasons.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

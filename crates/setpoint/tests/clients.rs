@@ -15,6 +15,8 @@ mod kube_rs;
 mod kubectl;
 #[path = "clients/languages.rs"]
 mod languages;
+#[path = "clients/metrics_server.rs"]
+mod metrics_server;
 #[path = "clients/nodes.rs"]
 mod nodes;
 #[path = "clients/operators.rs"]

@@ -24,6 +24,8 @@ mod mass_eviction;
 mod mirror_directory;
 #[path = "loops/node_failures.rs"]
 mod node_failures;
+#[path = "loops/operator.rs"]
+mod operator;
 #[path = "clients/processes.rs"]
 mod processes;
 #[path = "loops/rollout.rs"]

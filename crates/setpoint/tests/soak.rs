@@ -1,4 +1,4 @@
-//! Soak test: hostile clients, churn and a well-behaved client on one server.
+//! Soak test: hostile clients and extensions, churn and a well-behaved client on one server.
 //!
 //! `SETPOINT_SOAK_SECONDS` sets its length (default 20). It requires that the well-behaved client is never
 //! delayed, that every request gets a response, and that memory and the data directory reach a plateau:
@@ -8,9 +8,14 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![expect(clippy::disallowed_methods, reason = "measures processes that run in real time")]
 
+#[path = "soak/extensions.rs"]
+mod extensions;
 #[path = "clients/server.rs"]
 #[expect(dead_code, reason = "other tests use the rest of it")]
 mod server;
+#[path = "../../server/tests/api/webhook_server.rs"]
+#[expect(dead_code, reason = "other tests use the rest of it")]
+mod webhook_server;
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -26,9 +31,11 @@ use kube::{Client, Config};
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::extensions::Attack;
 use crate::server::Server;
+use crate::webhook_server::{HookReply, HookServer};
 
-/// Maximum latency of a small GET. In a debug build on two busy cores it is some 50 ms; a request that
+/// Maximum latency of a small GET or PATCH. In a debug build on two busy cores it is some 50 ms; a request that
 /// blocks the server makes it many seconds.
 const LATENCY_MAX: Duration = Duration::from_secs(4);
 /// Maximum memory of the server, in KiB: about three times its plateau.
@@ -124,6 +131,25 @@ async fn attack(client: Client, number: usize, running: Arc<AtomicBool>, sent: A
     }
 }
 
+/// Repeats an attack by extensions until the end. Each request must get one of the expected responses.
+async fn attack_by_extensions(
+    client: Client,
+    attack: Attack,
+    running: Arc<AtomicBool>,
+    sent: Arc<AtomicUsize>,
+) {
+    let Attack { method, path, content_type, body, codes } = attack;
+    while running.load(Ordering::Relaxed) {
+        let round = sent.fetch_add(1, Ordering::Relaxed);
+        let body = match method {
+            "PATCH" => String::from_utf8(body.clone()).unwrap().replace("ROUND", &round.to_string()).into(),
+            _ => body.clone(),
+        };
+        let code = send(&client, method, &path, "application/json", content_type, body).await;
+        assert!(codes.contains(&code), "{method} {path}: {code}");
+    }
+}
+
 /// Opens many connections that never send anything.
 fn flood(address: SocketAddr, running: &AtomicBool) {
     let mut silent = std::collections::VecDeque::new();
@@ -167,18 +193,33 @@ async fn churn(client: Client, running: Arc<AtomicBool>, written: Arc<AtomicUsiz
     }
 }
 
-/// Gets a small object until the end. Returns the latencies, sorted.
-async fn measure_latency(client: Client, running: Arc<AtomicBool>) -> Vec<Duration> {
+/// Gets and patches a small object until the end, without waiting for the disk. Returns the latencies of each, sorted.
+async fn measure_latency(client: Client, running: Arc<AtomicBool>) -> [Vec<Duration>; 2] {
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
-    let mut elapsed = Vec::new();
+    let (mut gets, mut patches) = (Vec::new(), Vec::new());
+    let patch = Patch::Merge(json!({"data": {"text": "patched"}}));
     while running.load(Ordering::Relaxed) {
         let start = Instant::now();
         maps.get("small").await.unwrap();
-        elapsed.push(start.elapsed());
+        gets.push(start.elapsed());
         tokio::time::sleep(Duration::from_millis(2)).await;
+        if gets.len().is_multiple_of(4) {
+            let start = Instant::now();
+            maps.patch("small", &PatchParams::default().dry_run(), &patch).await.unwrap();
+            patches.push(start.elapsed());
+        }
     }
-    elapsed.sort();
-    elapsed
+    gets.sort();
+    patches.sort();
+    [gets, patches]
+}
+
+/// Checks latencies. Returns the median, the 99th percentile and the maximum.
+fn check_latencies(elapsed: &[Duration], request: &str) -> String {
+    let at = |part: usize| elapsed[(elapsed.len() - 1) * part / 1000];
+    assert!(at(1000) < LATENCY_MAX, "a small {request} waited for {:?}", at(1000));
+    let (count, median, p99, longest) = (elapsed.len(), at(500), at(990), at(1000));
+    format!("{count} small {request}s: median {median:?}, p99 {p99:?}, longest {longest:?}")
 }
 
 /// Resident memory of a process in KiB.
@@ -229,10 +270,16 @@ fn hostile_clients_delay_no_others_and_memory_is_bounded() {
     let address: SocketAddr = address.trim().parse().unwrap();
     let flooded = Arc::clone(&running);
     let flooding = std::thread::spawn(move || flood(address, &flooded));
-    let (elapsed, samples) = runtime.block_on(async {
-        let attacks: Vec<_> = (0..12)
+    let hook = HookServer::start(|_| HookReply::Hang);
+    runtime.block_on(extensions::prepare(&client, &hook));
+    let ([gets, patches], samples) = runtime.block_on(async {
+        let mut attacks: Vec<_> = (0..12)
             .map(|n| tokio::spawn(attack(client.clone(), n, Arc::clone(&running), Arc::clone(&sent))))
             .collect();
+        attacks.extend(extensions::attacks().into_iter().map(|attack| {
+            let (running, sent) = (Arc::clone(&running), Arc::clone(&sent));
+            tokio::spawn(attack_by_extensions(client.clone(), attack, running, sent))
+        }));
         let churning = tokio::spawn(churn(client.clone(), Arc::clone(&running), Arc::clone(&written)));
         let latencies = tokio::spawn(measure_latency(self::client(&server).await, Arc::clone(&running)));
         let mut samples = Vec::new();
@@ -252,23 +299,18 @@ fn hostile_clients_delay_no_others_and_memory_is_bounded() {
         (latencies.await.unwrap(), samples)
     });
     flooding.join().unwrap();
-    let at = |part: usize| elapsed[(elapsed.len() - 1) * part / 1000];
+    let latencies = [check_latencies(&gets, "GET"), check_latencies(&patches, "PATCH")].join("; ");
     let (sent, written) = (sent.load(Ordering::Relaxed), written.load(Ordering::Relaxed) as u64);
     let thirds = samples.chunks(samples.len().div_ceil(3));
     let peaks: Vec<u64> =
         thirds.map(|third| third.iter().map(|(memory, _)| *memory).max().unwrap()).collect();
     let data = samples.iter().map(|(_, data)| *data).max().unwrap();
     println!(
-        "{} small GETs: median {:?}, p99 {:?}, longest {:?}; {sent} costly requests; memory by thirds {peaks:?} KiB; \
+        "{latencies}; {sent} costly requests; memory by thirds {peaks:?} KiB; \
          data at most {} MiB, written {} MiB",
-        elapsed.len(),
-        at(500),
-        at(990),
-        at(1000),
         data >> 20,
         written >> 20
     );
-    assert!(at(1000) < LATENCY_MAX, "a small GET waited for {:?}", at(1000));
     assert!(peaks[2] < MEMORY_KIB_MAX && peaks[2] < peaks[1] + MEMORY_KIB_STEP, "{peaks:?} KiB");
     assert!(data < DATA_BYTES_MAX, "{data} bytes");
     assert!(written >= WRITTEN_MIN as u64, "the churn wrote only {written} bytes");

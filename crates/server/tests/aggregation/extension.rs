@@ -148,6 +148,11 @@ impl Extension {
         paths.wait_for(|paths| paths.iter().any(|one| one == path)).await.unwrap();
     }
 
+    /// Returns the paths of all requests so far.
+    pub fn paths(&self) -> Vec<String> {
+        self.state.paths.borrow().clone()
+    }
+
     /// Stops the server and its connections.
     pub async fn kill(&self) {
         self.serving.abort();
@@ -239,6 +244,7 @@ async fn handle(
             });
             Response::new(ChannelBody(receiver))
         }
+        (_, "echo") => respond(200, echo(&mut request).await),
         (_, "who") => respond(200, identity(request.headers())),
         (_, "hang") => {
             state.ended.send("hang began").unwrap();
@@ -277,6 +283,19 @@ async fn handle(
         }
         _ => document(&path),
     })
+}
+
+/// The request as it arrived: method, target, content type and body.
+async fn echo(request: &mut Request<Incoming>) -> String {
+    let mut bytes = Vec::new();
+    while let Some(frame) =
+        std::future::poll_fn(|context| Pin::new(request.body_mut()).poll_frame(context)).await
+    {
+        bytes.extend_from_slice(&frame.unwrap().into_data().unwrap_or_default());
+    }
+    let content_type = request.headers().get("content-type").map_or("", |value| value.to_str().unwrap());
+    let target = request.uri().path_and_query().unwrap();
+    format!("{} {target} {content_type} {}", request.method(), String::from_utf8(bytes).unwrap())
 }
 
 fn document(path: &str) -> Response<ChannelBody> {

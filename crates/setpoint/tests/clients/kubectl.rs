@@ -7,6 +7,7 @@ use std::process::Command;
 use crate::server::{Server, clients_dir};
 
 const MANIFEST: &str = include_str!("newcomer.yaml");
+const CRON_TABS: &str = include_str!("crontabs.yaml");
 
 /// Objects of `newcomer.yaml`, each by a name that users type.
 const OBJECTS: [&str; 20] = [
@@ -239,6 +240,84 @@ impl Session {
         );
         self.ok(&["get", "pods", "-n", "nowhere"], "No resources found in nowhere namespace");
     }
+
+    /// Applies an object that is given as text.
+    fn apply(&self, text: &str) -> (bool, String) {
+        self.run(&["apply", "-f", "-"], text)
+    }
+
+    fn check_definition(&self) {
+        std::fs::write(self.server.dir().join("crd.yaml"), CRON_TABS).unwrap();
+        let name = "customresourcedefinition.apiextensions.k8s.io/crontabs.stable.example.com";
+        self.ok(&["apply", "-f", "crd.yaml"], &format!("{name} created"));
+        self.ok(&["wait", "--for=condition=Established", name, "--timeout=60s"], "condition met");
+        self.ok(&["apply", "-f", "crd.yaml"], &format!("{name} unchanged"));
+        self.ok(&["get", "crd"], "crontabs.stable.example.com");
+        let listed = self.ok(&["api-resources", "--api-group=stable.example.com"], "CronTab");
+        assert!(listed.contains("crontabs") && listed.contains(" ct "), "{listed}");
+    }
+
+    fn check_instances(&self) {
+        let tab = "apiVersion: stable.example.com/v1\nkind: CronTab\nmetadata: {name: my-tab}\n";
+        let tab = format!("{tab}spec: {{cronSpec: hourly, image: busybox}}\n");
+        for word in ["created", "unchanged"] {
+            let (ok, text) = self.apply(&tab);
+            assert!(ok && text.contains(&format!("crontab.stable.example.com/my-tab {word}")), "{text}");
+        }
+        let cells = |args: &[&str]| -> Vec<Vec<String>> {
+            let text = self.ok(args, "NAME");
+            text.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+        };
+        let table = cells(&["get", "ct"]);
+        assert_eq!(table[0], ["NAME", "SPEC", "REPLICAS", "AGE"]);
+        assert_eq!(table[1][..3], ["my-tab", "hourly", "1"]);
+        let wide = cells(&["get", "crontabs", "-o", "wide"]);
+        assert_eq!(wide[0], ["NAME", "SPEC", "REPLICAS", "IMAGE", "AGE"]);
+        assert_eq!(wide[1][..4], ["my-tab", "hourly", "1", "busybox"]);
+        self.ok(&["get", "all"], "crontab.stable.example.com/my-tab");
+        self.ok(&["describe", "ct", "my-tab"], "Cron Spec:");
+        self.ok(&["get", "ct", "--field-selector", "spec.image=busybox"], "my-tab");
+        self.ok(&["get", "ct", "--field-selector", "spec.image=other"], "No resources found");
+        self.ok(&["scale", "ct/my-tab", "--replicas=3"], "scaled");
+        self.ok(
+            &["patch", "ct", "my-tab", "--type=merge", "-p", r#"{"spec":{"cronSpec":"daily"}}"#],
+            "patched",
+        );
+        self.ok(&["get", "ct", "my-tab", "-o", "jsonpath={.spec.cronSpec} {.spec.replicas}"], "daily 3");
+        let (ok, text) = self.apply(&tab.replace("hourly", "hourly, replicas: 10"));
+        assert!(!ok && text.contains("spec.replicas in body should be less than or equal to 9"), "{text}");
+        let (ok, text) = self.apply(&tab.replace("cronSpec", "cron"));
+        assert!(!ok && text.contains("unknown field"), "{text}");
+    }
+
+    fn check_explanations(&self) {
+        self.ok(&["explain", "crontab"], "A command that runs at some times.");
+        self.ok(&["explain", "ct.spec"], "When and how the command runs.");
+        self.ok(&["explain", "crontabs.spec.cronSpec"], "Times in the format of cron.");
+        let fields = self.ok(&["explain", "ct", "--recursive"], "cronSpec");
+        assert!(fields.contains("replicas") && fields.contains("ownerReferences"), "{fields}");
+    }
+
+    fn check_definition_is_deleted(&self) {
+        self.ok(&["delete", "-f", "crd.yaml", "--timeout=60s"], "deleted");
+        self.fails(&["get", "crd", "crontabs.stable.example.com"], "", "not found");
+        self.fails(&["get", "ct", "my-tab"], "", "");
+    }
+}
+
+#[test]
+fn custom_resources_work_with_every_kubectl() {
+    std::thread::scope(|scope| {
+        for kubectl in kubectls() {
+            scope.spawn(|| {
+                let walk = Session::new(kubectl);
+                walk.check_definition();
+                walk.check_instances();
+                walk.check_explanations();
+                walk.check_definition_is_deleted();
+            });
+        }
+    });
 }
 
 #[test]

@@ -18,8 +18,9 @@ pub struct Server {
     dir: tempfile::TempDir,
 }
 
+/// Program under test: that of `SETPOINT_BINARY`, or the one that was built with the tests.
 fn setpoint() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_setpoint"))
+    Command::new(std::env::var_os("SETPOINT_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_setpoint").into()))
 }
 
 /// Starts a server with these args, and waits until it is ready.

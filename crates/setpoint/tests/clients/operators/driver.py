@@ -71,16 +71,22 @@ def wait(state, check):
 
 
 class Operator:
-    """Process of an operator. As a context, it is stopped at the end, and shows its log if the test fails."""
+    """Process of an operator. As a context, it is stopped at the end, and shows its log if the test fails.
 
-    def __init__(self, *command):
+    It runs in a directory, by default that of the test, and in a session of its own, so that processes that it starts
+    end with it. `ends_with` is its exit code on SIGTERM.
+    """
+
+    def __init__(self, *command, directory=None, ends_with=0):
+        self.ends_with = ends_with
         self.log = tempfile.TemporaryFile("w+", errors="replace")
         self.process = subprocess.Popen(
             [str(word) for word in command],
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=subprocess.STDOUT,
-            cwd=os.environ["HOME"],
+            cwd=directory or os.environ["HOME"],
+            start_new_session=True,
         )
 
     def has_ended(self):
@@ -101,7 +107,8 @@ class Operator:
         try:
             return self.process.wait(WAIT_SECONDS_MAX)
         finally:
-            self.process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
     def __enter__(self):
@@ -113,4 +120,4 @@ class Operator:
             self.log.seek(0)
             print("".join(self.log.readlines()[-LOG_LINES_SHOWN:]), flush=True)
         else:
-            assert code == 0, f"the operator ended with {code} on SIGTERM"
+            assert code == self.ends_with, f"the operator ended with {code} on SIGTERM"
