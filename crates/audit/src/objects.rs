@@ -113,12 +113,16 @@ mod tests {
 
     #[test]
     fn managed_fields_are_removed_from_objects_lists_and_tables() {
-        let own = r#"{"metadata":{"managedFields":[1],"name":"a"},"spec":{"metadata":{"managedFields":[2]}}}"#;
+        let own =
+            r#"{"metadata":{"managedFields":[1],"name":"a"},"spec":{"metadata":{"managedFields":[2]}}}"#;
         let left = r#"{"metadata":{"name":"a"},"spec":{"metadata":{"managedFields":[2]}}}"#;
         for (full, expected) in [
             (own.to_owned(), left.to_owned()),
             (format!(r#"{{"items":[{own},5]}}"#), format!(r#"{{"items":[{left},5]}}"#)),
-            (format!(r#"{{"rows":[{{"object":{own}}},{{}}]}}"#), format!(r#"{{"rows":[{{"object":{left}}},{{}}]}}"#)),
+            (
+                format!(r#"{{"rows":[{{"object":{own}}},{{}}]}}"#),
+                format!(r#"{{"rows":[{{"object":{left}}},{{}}]}}"#),
+            ),
             (r#"{"items":"x","metadata":3}"#.to_owned(), r#"{"items":"x","metadata":3}"#.to_owned()),
             ("[1]".to_owned(), "[1]".to_owned()),
         ] {
@@ -131,8 +135,7 @@ mod tests {
     #[test]
     fn status_of_a_response_has_no_type() {
         let body = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no","reason":"Forbidden","details":{"name":"x"},"code":403}"#;
-        let expected =
-            r#"{"metadata":{},"status":"Failure","message":"no","reason":"Forbidden","details":{"name":"x"},"code":403}"#;
+        let expected = r#"{"metadata":{},"status":"Failure","message":"no","reason":"Forbidden","details":{"name":"x"},"code":403}"#;
         assert_eq!(text(&status_of_json(&[body.as_slice(), b"\n"].concat()).unwrap()), expected);
         assert_eq!(text(&status_of(&json::parse(body).unwrap()).unwrap()), expected);
         let expired = br#"{"kind":"Status","apiVersion":"v1","metadata":{"continue":"t"},"status":"Failure","code":410}"#;

@@ -56,7 +56,7 @@ pub struct GroupResources {
     pub resource_names: Vec<Box<str>>,
 }
 
-/// What a policy wants recorded of a request.
+/// Decision of a policy on a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuditDecision {
     /// Level.

@@ -31,7 +31,8 @@ fn parse_sloppy(text: &str) -> Option<IpAddr> {
     let mut octets = [0; 4];
     let mut parts = text.split('.');
     for octet in &mut octets {
-        let part = parts.next().filter(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))?;
+        let part =
+            parts.next().filter(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))?;
         let digits = part.trim_start_matches('0');
         *octet = if digits.is_empty() { 0 } else { digits.parse().ok()? };
     }
@@ -63,7 +64,9 @@ mod tests {
 
     #[test]
     fn malformed_addresses_are_left_out() {
-        for header in ["", ",", "x", "1.2.3", "1.2.3.4.5", "1.2.3.256", "1.2.3.-4", ":", "1.2.3.4:80", "\u{e9}"] {
+        for header in
+            ["", ",", "x", "1.2.3", "1.2.3.4.5", "1.2.3.256", "1.2.3.-4", ":", "1.2.3.4:80", "\u{e9}"]
+        {
             assert_eq!(ips(Some(header), Some(header), "10.0.0.1"), ["10.0.0.1"], "{header}");
         }
         assert!(ips(None, None, "").is_empty());

@@ -4,6 +4,8 @@
 
 #[path = "api/admission.rs"]
 mod admission;
+#[path = "api/audit.rs"]
+mod audit;
 #[path = "api/authentication.rs"]
 mod authentication;
 #[path = "api/authorization_webhook.rs"]

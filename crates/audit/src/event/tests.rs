@@ -45,8 +45,13 @@ fn event_has_upstreams_fields_in_upstreams_order() {
     let other = Identity::new("bob", Vec::new());
     let annotations = BTreeMap::from([("authorization.k8s.io/decision".to_owned(), "allow".to_owned())]);
     let ips = ["10.0.0.1".parse().unwrap(), "::1".parse().unwrap()];
-    let object =
-        ObjectReference { resource: "pods", namespace: "a", name: "p", api_version: "v1", ..Default::default() };
+    let object = ObjectReference {
+        resource: "pods",
+        namespace: "a",
+        name: "p",
+        api_version: "v1",
+        ..Default::default()
+    };
     let event = Event {
         impersonated_user: Some(&other),
         impersonation_constraint: "impersonate:user-info",
@@ -80,7 +85,9 @@ fn objects_are_encoded_only_at_their_level() {
         assert_eq!(text.contains(r#""responseObject":{"data""#), level >= Level::RequestResponse, "{text}");
         assert_eq!(text.contains("password"), level >= Level::Request);
         let cut = encoded(&Event { level, is_truncated: true, ..event(&user, &annotations) });
-        assert!(!cut.contains("password") && cut.contains(r#""annotations":{"audit.k8s.io/truncated":"true"}"#));
+        assert!(
+            !cut.contains("password") && cut.contains(r#""annotations":{"audit.k8s.io/truncated":"true"}"#)
+        );
     }
 }
 
@@ -92,8 +99,14 @@ fn legacy_line_has_upstreams_fields() {
     event(&user, &annotations).write_legacy(&mut out);
     let ips = ["10.0.0.1".parse().unwrap()];
     let object = Some(ObjectReference { namespace: "a", ..Default::default() });
-    Event { code: 200, source_ips: &ips, impersonated_user: Some(&user), object, ..event(&user, &annotations) }
-        .write_legacy(&mut out);
+    Event {
+        code: 200,
+        source_ips: &ips,
+        impersonated_user: Some(&user),
+        object,
+        ..event(&user, &annotations)
+    }
+    .write_legacy(&mut out);
     assert_eq!(
         String::from_utf8(out).unwrap(),
         r#"2023-11-14T22:13:20.1234Z AUDIT: id="id-1" stage="ResponseComplete" ip="<unknown>" method="get" user="ann" groups="\"devs\",\"ops\"" as="<self>" asgroups="<lookup>" user-agent="kubectl/v1.37" namespace="<none>" uri="/api/v1/pods?a=1&b=<2>" response="<deferred>"

@@ -127,11 +127,7 @@ fn decode_rule(value: &Value, path: &Path<'_>, unknown: &mut Unknown) -> Result<
     })
 }
 
-fn decode_resources(
-    value: &Value,
-    path: &Path<'_>,
-    unknown: &mut Unknown,
-) -> Result<GroupResources, String> {
+fn decode_resources(value: &Value, path: &Path<'_>, unknown: &mut Unknown) -> Result<GroupResources, String> {
     let known = ["group", "resources", "resourceNames"];
     let decoded = Object::new(value, "GroupResources", *path, &known, unknown)?;
     Ok(GroupResources {

@@ -18,7 +18,16 @@ fn error(text: &str) -> String {
 fn request<'a>(verb: &'a str, resource: &'a str, namespace: &'a str, name: &'a str) -> RequestInfo<'a> {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let path = "/api/v1/x";
-    RequestInfo { is_resource: true, verb, path, resource, subresource, namespace, name, ..Default::default() }
+    RequestInfo {
+        is_resource: true,
+        verb,
+        path,
+        resource,
+        subresource,
+        namespace,
+        name,
+        ..Default::default()
+    }
 }
 
 #[test]
@@ -97,7 +106,10 @@ fn invalid_policies_are_rejected_with_upstreams_texts() {
             "{level: None, omitStages: [Later]}",
             r#"rules[0].omitStages[0]: Invalid value: "Later": allowed stages are RequestReceived,ResponseStarted,ResponseComplete,Panic"#,
         ),
-        ("{level: None, user: [a]}", r#"failed decoding: strict decoding error: unknown field "rules[0].user""#),
+        (
+            "{level: None, user: [a]}",
+            r#"failed decoding: strict decoding error: unknown field "rules[0].user""#,
+        ),
         (
             "{level: 5}",
             "failed decoding: json: cannot unmarshal number into Go struct field PolicyRule.rules.level of type string",
@@ -106,12 +118,18 @@ fn invalid_policies_are_rejected_with_upstreams_texts() {
         assert_eq!(with(rule), expected);
     }
     let group = with("{level: None, resources: [{group: rbac.authorization.k8s.io/v1}]}");
-    assert!(group.starts_with(r#"rules[0].resources.group: Invalid value: "rbac.authorization.k8s.io/v1": "#), "{group}");
+    assert!(
+        group.starts_with(r#"rules[0].resources.group: Invalid value: "rbac.authorization.k8s.io/v1": "#),
+        "{group}"
+    );
     assert_eq!(error("apiVersion: audit.k8s.io/v1\nkind: Policy\n"), "loaded illegal policy with 0 rules");
     assert!(error("").contains("Object 'Kind' is missing in"), "{}", error(""));
     assert!(error("[").starts_with("failed decoding: "));
     let older = error("apiVersion: audit.k8s.io/v1beta1\nkind: Policy\n");
-    assert!(older.contains(r#"no kind "Policy" is registered for version "audit.k8s.io/v1beta1""#), "{older}");
+    assert!(
+        older.contains(r#"no kind "Policy" is registered for version "audit.k8s.io/v1beta1""#),
+        "{older}"
+    );
     let twice = error("apiVersion: audit.k8s.io/v1\nkind: Policy\nkind: Policy\nrules: []\n");
     assert!(twice.contains("strict decoding error") && !twice.contains('\n'), "{twice}");
 }
@@ -138,7 +156,11 @@ fn model(policy: &Policy, user: Option<&Identity>, request: &RequestInfo<'_>) ->
                 "*".to_owned(),
                 combined,
                 format!("{}/*", request.resource),
-                if request.subresource.is_empty() { "*".to_owned() } else { format!("*/{}", request.subresource) },
+                if request.subresource.is_empty() {
+                    "*".to_owned()
+                } else {
+                    format!("*/{}", request.subresource)
+                },
             ];
             let matches = |one: &GroupResources| {
                 (&*one.group == "*" || *one.group == *request.group)
@@ -148,8 +170,9 @@ fn model(policy: &Policy, user: Option<&Identity>, request: &RequestInfo<'_>) ->
             };
             conditions.push(rule.resources.is_empty() || rule.resources.iter().any(matches));
         } else if !rule.non_resource_urls.is_empty() {
-            let prefixes: Vec<String> =
-                (0..=request.path.len()).filter_map(|at| Some(format!("{}*", request.path.get(..at)?))).collect();
+            let prefixes: Vec<String> = (0..=request.path.len())
+                .filter_map(|at| Some(format!("{}*", request.path.get(..at)?)))
+                .collect();
             conditions.push(!request.is_resource);
             conditions.push(
                 rule.non_resource_urls
@@ -173,9 +196,8 @@ const RESOURCES: &[&str] = &["pods", "pods/log", "pods/*", "*/log", "*", "secret
 
 fn group_resources() -> impl Strategy<Value = GroupResources> {
     let group = proptest::sample::select(&["", "apps", "*"][..]).prop_map(Box::from);
-    (group, texts(RESOURCES), texts(&["a", "b", ""])).prop_map(|(group, resources, resource_names)| {
-        GroupResources { group, resources, resource_names }
-    })
+    (group, texts(RESOURCES), texts(&["a", "b", ""]))
+        .prop_map(|(group, resources, resource_names)| GroupResources { group, resources, resource_names })
 }
 
 fn rule() -> impl Strategy<Value = Rule> {

@@ -42,9 +42,8 @@ pub fn validate(
     if let Some(webhooks) = context.webhooks {
         webhooks.answers.record_policy_warnings(run.warnings);
     }
-    // There is no audit log to write them to.
-    for (key, values) in &run.annotations {
-        tracing::debug!(key, value = values.join(", "), "audit annotation of policy");
+    if let Some(annotations) = context.admission.annotations {
+        annotations.extend(run.annotations.into_iter().map(|(key, values)| (key, values.join(", "))));
     }
     match run.denied {
         None => Ok(()),
