@@ -438,6 +438,32 @@ async fn blocking_backend_is_awaited_and_a_strict_one_rejects_requests() {
 }
 
 #[tokio::test]
+async fn annotations_of_admission_are_in_the_event() {
+    const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic";
+    let rules = "[{level: Metadata, resources: [{resources: [configmaps, pods]}]}]";
+    let server = start(rules, COMPLETE, 100, batch()).await;
+    let policy = r#"{"metadata":{"name":"p"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],
+        "apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},
+        "validations":[{"expression":"has(object.data.a)","message":"wants a"}],
+        "auditAnnotations":[{"key":"k","valueExpression":"'name is ' + object.metadata.name"}]}}"#;
+    let binding = r#"{"metadata":{"name":"b"},"spec":{"policyName":"p","validationActions":["Audit"]}}"#;
+    for (path, body) in [("ies", policy), ("ybindings", binding)] {
+        let response = server.json(Method::POST, &format!("{POLICIES}{path}"), body).await;
+        assert!(response.starts_with("HTTP/1.1 201"), "{response}");
+    }
+    let created = server.event(Method::POST, MAPS, &config_map("m")).await;
+    let annotation = |event: &Value, key: &str| event.str_at(&["annotations", key]).to_owned();
+    assert_eq!(annotation(&created, "p/k"), "name is m");
+    assert_eq!(
+        annotation(&created, "validation.policy.admission.k8s.io/validation_failure"),
+        r#"[{"message":"wants a","policy":"p","binding":"b","expressionIndex":0,"validationActions":["Audit"]}]"#
+    );
+    let deleted = server.event(Method::DELETE, PODS, "").await;
+    assert_eq!(annotation(&deleted, "authorization.k8s.io/decision"), "allow");
+    assert!(deleted.at(&["annotations", "p/k"]).is_none());
+}
+
+#[tokio::test]
 async fn large_objects_are_truncated() {
     let truncation = TruncationOptions { max_event_bytes: 2000, max_batch_bytes: 4000 };
     let rules = "[{level: RequestResponse}]";
