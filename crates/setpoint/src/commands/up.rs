@@ -31,7 +31,7 @@ use setpoint_pki::certs::Pki;
 use setpoint_runtime::in_process::{LoopEnd, Shell};
 use setpoint_runtime::queries::QueryHandler;
 use setpoint_server::api::Api;
-use setpoint_server::audit::LoopAudit;
+use setpoint_server::audit::{Auditor, LoopAudit};
 use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::health::Check;
 use setpoint_server::http::{self, Bounds, Counters, ThreadCounts, Threads, Tls};
@@ -351,14 +351,19 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     };
     let drained = http::serve(listener, tls, service, options, stop).await;
     drop(tasks);
+    if !drained {
+        tracing::warn!("responses aborted after the drain timeout");
+    }
+    Ok(stop_loop(shell, auditor.as_deref()))
+}
+
+/// Stops the loop, and flushes the audit events of its last writes.
+fn stop_loop(shell: Shell, auditor: Option<&Auditor>) -> LoopEnd {
     let end = shell.stop();
     if let Some(auditor) = auditor {
         auditor.shutdown(AUDIT_FLUSH_TIMEOUT);
     }
-    if !drained {
-        tracing::warn!("responses aborted after the drain timeout");
-    }
-    Ok(end)
+    end
 }
 
 /// Sets authentication, authorization, audit and the limits of requests.
