@@ -35,6 +35,7 @@ use setpoint_store::{Record, Store};
 
 use self::quota_locks::QuotaLocks;
 use crate::aggregation::{Aggregation, ForwardedBody, UpgradeRequest};
+use crate::audit::Auditor;
 use crate::authentication::{Authentication, AuthenticationError, AuthenticationOptions, Authenticator};
 use crate::authorization::node::NodeAuthorizer;
 use crate::authorization::webhook::WebhookParts;
@@ -104,6 +105,8 @@ pub struct Api {
     authorizer_parts: WebhookParts,
     /// `None` if priority and fairness is disabled.
     fairness: Option<Arc<Fairness>>,
+    /// `None` if requests are not audited.
+    auditor: Option<Arc<Auditor>>,
 }
 
 /// Attempts to route a write whose definition changes meanwhile.
@@ -153,6 +156,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         authorization,
         authorizer_parts,
         fairness: Some(Arc::new(fairness)),
+        auditor: None,
     };
     let authentication_metrics = Arc::clone(api.authenticator.metrics());
     api.metrics.register(move |text| authentication_metrics.write(text));
@@ -208,6 +212,15 @@ impl Api {
     pub fn with_fairness(mut self, seats: Option<u32>) -> Api {
         let (clock, entropy) = (&self.options.clock, &self.options.entropy);
         self.fairness = seats.map(|seats| Arc::new(Fairness::new(seats, Arc::clone(clock), entropy())));
+        self
+    }
+
+    /// Audits the requests of the HTTP server.
+    #[must_use]
+    pub fn with_audit(mut self, auditor: Arc<Auditor>) -> Api {
+        let metrics = Arc::clone(auditor.metrics());
+        self.metrics.register(move |text| metrics.write(text));
+        self.auditor = Some(auditor);
         self
     }
 
@@ -294,6 +307,10 @@ impl Service for Api {
         }
     }
 
+    fn auditor(&self) -> Option<&Arc<Auditor>> {
+        self.auditor.as_ref()
+    }
+
     fn authenticate<'a>(&'a self, credentials: &Credentials<'_>) -> Authentication<'a> {
         self.authenticate_request(credentials)
     }
@@ -364,11 +381,14 @@ impl Api {
     }
 }
 
-/// Warnings that depend on the resource alone: it is deprecated, or writes of it have no effect.
+/// Warnings that depend on the resource alone: it is deprecated, which is audited too, or writes of it have no effect.
 fn warnings(request: &Request, target: &Target) -> Vec<String> {
     let is_write = matches!(request.method, Method::POST | Method::PUT | Method::PATCH);
     let unenforced =
         unenforced::warning(&target.resource_type).filter(|_| is_write && target.subresource.is_empty());
+    if target.resource_type.deprecation().is_some() {
+        request.annotations.extend([("k8s.io/deprecated".to_owned(), "true".to_owned())]);
+    }
     target.resource_type.deprecation().map(str::to_owned).into_iter().chain(unenforced).collect()
 }
 

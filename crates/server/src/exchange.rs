@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::aggregation::{ForwardedBody, UpgradeRequest};
+use crate::audit::Auditor;
 use crate::authentication::{Authenticated, Authentication, Pending, Unauthenticated};
 use crate::encoded_chunk::EncodedChunk;
 use crate::fairness::Seats;
@@ -230,6 +231,11 @@ pub trait Service: Send + Sync + 'static {
     /// The response, if too many requests are in flight.
     fn admit(&self, _head: &Request) -> Result<RequestPermit, Box<Response>> {
         Ok(RequestPermit::default())
+    }
+
+    /// Auditor of the requests; `None` if none are audited.
+    fn auditor(&self) -> Option<&Arc<Auditor>> {
+        None
     }
 
     /// Authenticates a request. By default only certificates do.

@@ -226,6 +226,7 @@ pub async fn serve(
                 let (reactor, assign_reactor) = threads.assign_reactor();
                 let incoming = connection::Accepted {
                     stream,
+                    peer: peer.ip(),
                     tls: tls.state(),
                     phase: phase.subscribe(),
                     membership,

@@ -17,6 +17,7 @@
 
 pub mod aggregation;
 pub mod api;
+pub mod audit;
 pub mod authentication;
 pub mod authorization;
 pub mod body;

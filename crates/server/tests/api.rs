@@ -6,6 +6,8 @@
 mod access_cost;
 #[path = "api/admission.rs"]
 mod admission;
+#[path = "api/audit.rs"]
+mod audit;
 #[path = "api/authentication.rs"]
 mod authentication;
 #[path = "api/authorization_webhook.rs"]

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::disallowed_methods, reason = "the test measures a process with the real clock")]
 
+#[path = "up/audit.rs"]
+mod audit;
 #[path = "up/bad_input.rs"]
 mod bad_input;
 #[path = "up/validation.rs"]

@@ -112,13 +112,20 @@ impl Api {
     /// 403 if it is not allowed.
     pub(super) async fn check(&self, request: &Request) -> Result<(), Status> {
         if is_privileged(&request.identity) {
+            request.annotations.record_authorization(true, "");
             return Ok(());
         }
         let parsed = RequestAttributes::of(request);
         let attributes = parsed.for_user(&request.identity);
         match self.authorization.authorize(&attributes, &self.store.snapshot()).await {
-            Decision::Allowed(_) => Ok(()),
-            Decision::Denied(reason) | Decision::NoOpinion(reason) => Err(forbidden(&attributes, &reason)),
+            Decision::Allowed(reason) => {
+                request.annotations.record_authorization(true, &reason);
+                Ok(())
+            }
+            Decision::Denied(reason) | Decision::NoOpinion(reason) => {
+                request.annotations.record_authorization(false, &reason);
+                Err(forbidden(&attributes, &reason))
+            }
         }
     }
 

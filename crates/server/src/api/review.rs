@@ -67,6 +67,7 @@ impl Api {
         let strictness = Strictness::of(query.get("fieldValidation"));
         let DecodedBody { object: mut review, mut warnings, .. } =
             body::object(&request.body, super::write::header(request), expected, strictness)?;
+        request.annotations.record_object(&review);
         metadata::create::ensure_namespace(&mut review, &target.namespace)
             .map_err(|error| Status::bad_request(error.to_string()))?;
         let writer = writer(request, query, None)?;

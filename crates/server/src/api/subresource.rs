@@ -93,6 +93,7 @@ fn object(
     let strictness = Strictness::of(query.get("fieldValidation"));
     let DecodedBody { mut object, warnings, .. } =
         body::object(&request.body, header(request), expected, strictness)?;
+    request.annotations.record_object(&object);
     metadata::create::ensure_namespace(&mut object, &target.namespace)
         .map_err(|error| Status::bad_request(error.to_string()))?;
     Ok((object, warnings))

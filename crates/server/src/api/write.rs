@@ -382,6 +382,7 @@ impl Api {
         }
         let strictness = Strictness::of(query.get("fieldValidation"));
         let mut decoded = body::object(&request.body, header(request), expected, strictness)?;
+        request.annotations.record_object(&decoded.object);
         decoded.warnings.extend(owners::deduplicate(&mut decoded.object, false));
         let desired = DesiredObject {
             object: resource_type.to_stored(decoded.object),
@@ -408,6 +409,7 @@ impl Api {
         let mut answers = WebhookAnswers::default();
         let done = self.perform_with(request, &mut answers, decide).await;
         warnings.extend(answers.warnings());
+        request.annotations.extend(answers.audit_annotations());
         done
     }
 

@@ -1,6 +1,7 @@
 //! Connection lifecycle: handshake, authentication state, serving, idle timeout, drain.
 
 use std::future::{Future, pending};
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -27,6 +28,8 @@ use super::{
 /// An accepted connection.
 pub(super) struct Accepted {
     pub stream: std::net::TcpStream,
+    /// Address of the client.
+    pub peer: IpAddr,
     pub tls: TlsState,
     pub phase: watch::Receiver<Phase>,
     /// Membership among the unauthenticated connections.
@@ -38,6 +41,8 @@ pub(super) struct Accepted {
 /// State that the requests of one connection share.
 pub(super) struct Connection {
     pub shared: Arc<Shared>,
+    /// Address of the client.
+    pub peer: IpAddr,
     /// Client certificate, if there is one.
     pub certificate: Option<ClientCertificate>,
     pub auth_state: Arc<AuthState>,
@@ -117,7 +122,7 @@ impl Activity {
 
 /// Serves a connection until either side ends it, or it is evicted before its client has authenticated.
 pub(super) async fn run(incoming: Accepted, shared: Arc<Shared>) {
-    let Accepted { stream, tls, phase, membership, evicted } = incoming;
+    let Accepted { stream, peer, tls, phase, membership, evicted } = incoming;
     let auth_state = AuthState::new(membership);
     let eviction = async {
         let _ = evicted.await;
@@ -128,12 +133,12 @@ pub(super) async fn run(incoming: Accepted, shared: Arc<Shared>) {
     tokio::select! {
         biased;
         () = eviction => {}
-        () = serve(stream, tls, phase, Arc::clone(&auth_state), shared) => {}
+        () = serve((stream, peer), tls, phase, Arc::clone(&auth_state), shared) => {}
     }
 }
 
 async fn serve(
-    stream: std::net::TcpStream,
+    (stream, peer): (std::net::TcpStream, IpAddr),
     tls: TlsState,
     mut phase: watch::Receiver<Phase>,
     auth_state: Arc<AuthState>,
@@ -165,7 +170,7 @@ async fn serve(
     }
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     let activity = Activity::default();
-    let connection = Arc::new(Connection { shared, certificate, auth_state, activity, phase });
+    let connection = Arc::new(Connection { shared, peer, certificate, auth_state, activity, phase });
     if is_http2 {
         serve_http2(stream, &connection).await;
     } else {

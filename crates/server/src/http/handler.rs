@@ -15,6 +15,7 @@ use http::uri::Authority;
 use http::{HeaderMap, Method, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use parking_lot::Mutex;
 use setpoint_api::status::Status;
 use setpoint_authentication::impersonation::has_headers as has_impersonation_headers;
 use setpoint_authentication::user::ANONYMOUS;
@@ -25,8 +26,11 @@ use super::body::{ActiveRequest, ResponseBody, ResponseResources};
 use super::connection::Connection;
 use super::{HEADER_BYTES_MAX, HEADERS_MAX, Phase, Shared, date, request_body};
 use crate::aggregation::{ForwardedBody, UpgradeRequest};
+use crate::audit::{AuditedRequest, Auditor, RequestOrigin};
 use crate::authentication::{Authenticated, Unauthenticated};
-use crate::exchange::{Admission, Cost, Credentials, LARGE_BYTES, Payload, Request, RequestPermit, Response};
+use crate::exchange::{
+    Admission, Cost, Credentials, Identity, LARGE_BYTES, Payload, Request, RequestPermit, Response,
+};
 use crate::fairness::Seats;
 use crate::inflight::InflightPermit;
 use crate::responses;
@@ -49,17 +53,20 @@ pub(super) async fn handle(
     let id = audit_id(shared, &parts.headers);
     let accepts_gzip = super::body::accepts_gzip(&parts.headers);
     let (method, now) = (parts.method.clone(), date::unix_seconds());
-    let mut warning = None;
-    let (mut response, resources) = match admit(&connection, parts, now).await {
+    let (mut warning, mut audited) = (None, None);
+    let (mut response, resources) = match admit(&connection, parts, (now, &id), &mut audited).await {
         Ok(admitted) => {
-            let AdmittedRequest { request, permit, seats, .. } = admitted;
+            let AdmittedRequest { mut request, permit, seats, .. } = admitted;
             warning = admitted.warning;
             let mut resources = ResponseResources::new(active);
             resources.seats = seats;
             if shared.service.is_forwarded(&request) {
-                forward(&connection, request, (body, on_upgrade), permit.permit, resources).await
+                // Its events and those of the extension API server have the same id.
+                request.headers.insert(AUDIT_ID, id.clone());
+                let body = (body, on_upgrade);
+                forward(&connection, request, body, permit.permit, resources, &mut audited).await
             } else {
-                handle_admitted(&connection, request, body, permit, resources).await
+                handle_admitted(&connection, request, body, permit, resources, &mut audited).await
             }
         }
         Err(error) => (*error, ResponseResources::new(active)),
@@ -68,6 +75,9 @@ pub(super) async fn handle(
         responses::warn(&mut response, &[warning.to_owned()]);
     }
     resources.seats.add_headers(&mut response.headers);
+    if let Some(audited) = audited {
+        response = audited.respond(response).await;
+    }
     Ok(respond(response, &method, (id, now), accepts_gzip, resources))
 }
 
@@ -85,25 +95,20 @@ struct AdmittedRequest {
 async fn admit(
     connection: &Connection,
     mut parts: http::request::Parts,
-    now: u64,
+    (now, id): (u64, &HeaderValue),
+    audited: &mut Option<AuditedRequest>,
 ) -> Result<AdmittedRequest, Box<Response>> {
     let reject = |status: Status| Box::new(responses::status(&status));
     check_target(&parts).map_err(reject)?;
     check_host(&parts).map_err(reject)?;
     let service = &connection.shared.service;
-    let certificate = connection.certificate.as_ref().map(|certificate| certificate.proof(now));
-    let credentials = Credentials { headers: &parts.headers, path: parts.uri.path(), certificate };
-    let authentication = service.authenticate(&credentials).wait().await;
-    let authenticated = authentication.map_err(|Unauthenticated(errors)| {
-        tracing::debug!(?errors, "request is not authenticated");
-        reject(Status::unauthorized("Unauthorized"))
-    })?;
-    let Authenticated { identity, warning, .. } = authenticated;
-    // Anyone can be anonymous, so anonymous connections stay among those that make room for others.
-    if identity.user != ANONYMOUS && !connection.auth_state.authenticate(&connection.shared) {
-        return Err(reject(Status::too_many_requests("Too many connections, please try again later.", 1)));
-    }
-    check_headers(&parts.headers).map_err(reject)?;
+    let id = String::from_utf8_lossy(id.as_bytes());
+    let auditing = service.auditor().map(|auditor| {
+        let (audit_id, peer, received_at) = (&*id, Some(connection.peer), auditor.now());
+        (auditor, RequestOrigin { audit_id, peer, received_at })
+    });
+    let Authenticated { identity, warning, .. } = authenticate(connection, &parts, now, auditing).await?;
+    let checked = check_slot(connection, &identity).and_then(|()| check_headers(&parts.headers));
     service.strip_credentials(&mut parts.headers);
     let mut request = Request {
         path: parts.uri.path().to_owned(),
@@ -116,8 +121,15 @@ async fn admit(
         impersonation_constraint: "",
         annotations: Default::default(),
     };
+    if let Some((auditor, origin)) = auditing {
+        *audited = begin_audit(auditor, &mut request, origin).await.map_err(reject)?;
+    }
+    checked.map_err(reject)?;
     if has_impersonation_headers(&request.headers) {
         service.impersonate(&mut request).await?;
+        if let Some(audited) = audited {
+            audited.set_impersonation(&request);
+        }
     }
     let seats = match service.take_seats(&request)? {
         Admission::Seated(seats) => seats,
@@ -136,6 +148,52 @@ async fn admit(
     }
 }
 
+/// Authenticates a request by its head. A failure is audited.
+async fn authenticate(
+    connection: &Connection,
+    parts: &http::request::Parts,
+    now: u64,
+    auditing: Option<(&Arc<Auditor>, RequestOrigin<'_>)>,
+) -> Result<Authenticated, Box<Response>> {
+    let certificate = connection.certificate.as_ref().map(|certificate| certificate.proof(now));
+    let has_certificate = certificate.is_some();
+    let credentials = Credentials { headers: &parts.headers, path: parts.uri.path(), certificate };
+    match connection.shared.service.authenticate(&credentials).wait().await {
+        Ok(authenticated) => Ok(authenticated),
+        Err(Unauthenticated(errors)) => {
+            tracing::debug!(?errors, "request is not authenticated");
+            if let Some((auditor, origin)) = auditing {
+                auditor.record_unauthenticated(parts, has_certificate, origin).await;
+            }
+            Err(Box::new(responses::status(&Status::unauthorized("Unauthorized"))))
+        }
+    }
+}
+
+/// Begins the audit of a request; 500 if a strict backend cannot record it.
+async fn begin_audit(
+    auditor: &Arc<Auditor>,
+    request: &mut Request,
+    origin: RequestOrigin<'_>,
+) -> Result<Option<AuditedRequest>, Status> {
+    match auditor.begin(request, origin) {
+        Some(audited) => match audited.receive().await {
+            Some(audited) => Ok(Some(audited)),
+            None => Err(Status::internal_error("failed to store audit event")),
+        },
+        None => Ok(None),
+    }
+}
+
+/// 429 for an authenticated connection beyond their maximum.
+fn check_slot(connection: &Connection, identity: &Identity) -> Result<(), Status> {
+    // Anyone can be anonymous, so anonymous connections stay among those that make room for others.
+    if identity.user != ANONYMOUS && !connection.auth_state.authenticate(&connection.shared) {
+        return Err(Status::too_many_requests("Too many connections, please try again later.", 1));
+    }
+    Ok(())
+}
+
 /// Reads the body of an admitted request, and runs the service.
 async fn handle_admitted(
     connection: &Connection,
@@ -143,6 +201,7 @@ async fn handle_admitted(
     body: Incoming,
     RequestPermit { permit, mut cost }: RequestPermit,
     mut resources: ResponseResources,
+    audited: &mut Option<AuditedRequest>,
 ) -> (Response, ResponseResources) {
     let shared = &connection.shared;
     resources.permit = permit;
@@ -152,12 +211,15 @@ async fn handle_admitted(
         Err(status) => return (responses::status(&status), resources),
     }
     connection.activity.record_progress();
+    if let Some(audited) = audited {
+        audited.set_body(&request);
+    }
     if request.body.len() >= LARGE_BYTES {
         cost = Cost::Large;
     }
     let is_read = matches!(request.method, Method::GET | Method::HEAD);
     let mut bytes = shared.responses.reserve(&request.identity.user);
-    let response = run_service(shared, request, cost).await;
+    let response = run_service(shared, request, cost, audited).await;
     // The response to a write is sent in any case if its commit has succeeded.
     let has_effect = !is_read && response.status.is_success();
     if !bytes.grow(response.body.held_bytes()) && !has_effect {
@@ -176,6 +238,7 @@ async fn forward(
     (body, on_upgrade): (Incoming, Option<OnUpgrade>),
     permit: InflightPermit,
     mut resources: ResponseResources,
+    audited: &mut Option<AuditedRequest>,
 ) -> (Response, ResponseResources) {
     let shared = &connection.shared;
     if resources.seats.is_of_watch() || on_upgrade.is_some() && request.headers.contains_key(UPGRADE) {
@@ -183,6 +246,7 @@ async fn forward(
         resources.seats.release();
     }
     let (method, path) = (request.method.clone(), request.path.clone());
+    let tunnel_audit: Arc<Mutex<Option<AuditedRequest>>> = Arc::default();
     let upgrade = match on_upgrade.filter(|_| request.headers.contains_key(UPGRADE)) {
         Some(upgrade) => {
             let mut phase = connection.phase.clone();
@@ -190,8 +254,8 @@ async fn forward(
                 // A closed channel means the end of the server.
                 let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
             });
-            // The tunnel keeps the permit and the slot of its connection.
-            let held = Box::new((permit, Arc::clone(&connection.auth_state)));
+            // The tunnel keeps the permit and the slot of its connection, and is audited when it ends.
+            let held = Box::new((permit, Arc::clone(&connection.auth_state), Arc::clone(&tunnel_audit)));
             Some(UpgradeRequest { connection: upgrade, resources: held, draining })
         }
         None => {
@@ -201,13 +265,22 @@ async fn forward(
     };
     let body = ForwardedBody::Streamed(body);
     let response = catch_panic(|| shared.service.forward(request, body, upgrade)).await;
-    let response = response.unwrap_or_else(|| panicked(shared, &method, &path));
+    let response = response.unwrap_or_else(|| panicked(shared, &method, &path, audited));
+    if response.status == StatusCode::SWITCHING_PROTOCOLS
+        && let Some(mut audited) = audited.take()
+    {
+        audited.open_tunnel().await;
+        *tunnel_audit.lock() = Some(audited);
+    }
     tracing::debug!(%method, %path, code = response.status.as_u16(), "forwarded request");
     (response, resources)
 }
 
 /// 500 for a request that panicked.
-fn panicked(shared: &Shared, method: &Method, path: &str) -> Response {
+fn panicked(shared: &Shared, method: &Method, path: &str, audited: &mut Option<AuditedRequest>) -> Response {
+    if let Some(audited) = audited {
+        audited.set_panicked();
+    }
     shared.counters.panicked();
     tracing::error!(%method, %path, "panic in a request");
     responses::status(&Status::internal_error("the server panicked while handling this request: see its log"))
@@ -258,7 +331,12 @@ fn check_headers(headers: &HeaderMap) -> Result<(), Status> {
 
 /// Runs the service, on the reactor or a worker. A panic becomes a 500.
 #[expect(clippy::disallowed_methods, reason = "the log shows durations in real time")]
-async fn run_service(shared: &Shared, request: Request, cost: Cost) -> Response {
+async fn run_service(
+    shared: &Shared,
+    request: Request,
+    cost: Cost,
+    audited: &mut Option<AuditedRequest>,
+) -> Response {
     let (method, path) = (request.method.clone(), request.path.clone());
     let started = Instant::now();
     let response = match cost {
@@ -282,7 +360,7 @@ async fn run_service(shared: &Shared, request: Request, cost: Cost) -> Response 
             }
             response
         }
-        None => panicked(shared, &method, &path),
+        None => panicked(shared, &method, &path, audited),
     }
 }
 

@@ -15,8 +15,10 @@ use setpoint_api::{Clock, Entropy, Time};
 use setpoint_reconcile::{WriteExecutor, WriteId, WriteOutcome, WriteRejection, WriteRequest};
 use setpoint_store::{CommitError, CommitResponse, Proposal, RejectReason, Store};
 
+use super::access::identity;
 use super::event_logger::EventLogger;
 use super::{Prepared, outcome, prepare, rejected_outcome};
+use crate::audit::LoopAudit;
 use crate::authorization::{Authorization, AuthorizationContext};
 use crate::catalog::Catalogs;
 use crate::conversion::shell::ConversionBatch;
@@ -53,6 +55,8 @@ pub struct InFlightWrites {
     conversions: Option<Arc<ConversionWebhooks>>,
     /// Authorizers; without them, every write is allowed.
     authorization: Option<Arc<Authorization>>,
+    /// Audit of the writes; without it, none are audited.
+    audit: Option<LoopAudit>,
     /// Writes that wait for webhooks.
     calling: Vec<(PendingWrite, RunningCalls)>,
 }
@@ -116,6 +120,7 @@ impl InFlightWrites {
             webhooks: None,
             conversions: None,
             authorization: None,
+            audit: None,
             calling: Vec::new(),
         }
     }
@@ -146,6 +151,27 @@ impl InFlightWrites {
     pub fn with_authorization(mut self, authorization: Arc<Authorization>) -> InFlightWrites {
         self.authorization = Some(authorization);
         self
+    }
+
+    /// Audits the writes.
+    #[must_use]
+    pub fn with_audit(mut self, audit: LoopAudit) -> InFlightWrites {
+        self.audit = Some(audit);
+        self
+    }
+
+    fn begin_audit(&mut self, request: &WriteRequest) {
+        let Some(audit) = &mut self.audit else { return };
+        let catalog = self.catalogs.of(&self.store.snapshot());
+        if let Some(resource_type) = catalog.storage_type(request.write.resource()) {
+            audit.begin(request, resource_type, identity(&request.user));
+        }
+    }
+
+    fn end_audit(&mut self, ended: &[(WriteId, WriteOutcome)]) {
+        let Some(audit) = self.audit.as_mut().filter(|_| !ended.is_empty()) else { return };
+        let snapshot = self.store.snapshot();
+        ended.iter().for_each(|(id, outcome)| audit.end(*id, outcome, &snapshot));
     }
 
     /// Decides a write, and queues its commit unless it has to wait for another one.
@@ -317,7 +343,10 @@ fn rejected(request: &WriteRequest, status: &Status) -> (WriteId, WriteOutcome) 
 impl WriteExecutor for InFlightWrites {
     fn start(&mut self, request: WriteRequest) -> Option<(WriteId, WriteOutcome)> {
         self.logger.log(&request, || self.clock.now());
-        self.begin(PendingWrite { request, conflicts: 0, admission: None })
+        self.begin_audit(&request);
+        let ended = self.begin(PendingWrite { request, conflicts: 0, admission: None });
+        self.end_audit(ended.as_slice());
+        ended
     }
 
     fn submit(&mut self) -> bool {
@@ -347,6 +376,7 @@ impl WriteExecutor for InFlightWrites {
                 Some(charged) => self.end_charged(charged, name, committed, &mut ended),
             }
         }
+        self.end_audit(&ended);
         ended
     }
 

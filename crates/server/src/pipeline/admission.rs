@@ -7,6 +7,7 @@
 
 pub mod always_deny;
 pub mod always_pull_images;
+mod annotations;
 pub mod anti_affinity;
 pub mod certificate_approval;
 pub mod certificate_request;
@@ -47,7 +48,8 @@ use setpoint_api::{Key, Resource, Value, metadata};
 use setpoint_authorization::{Attributes, Decision};
 use setpoint_store::{Record, Snapshot, Table};
 
-pub use self::context::{AdmissionConfig, AdmissionContext, AdmissionControl, AuditAnnotations, Findings};
+pub use self::annotations::AuditAnnotations;
+pub use self::context::{AdmissionConfig, AdmissionContext, AdmissionControl, Findings};
 use super::RequestContext;
 use crate::codec;
 use crate::webhooks::{AdmissionRequest, Operation};

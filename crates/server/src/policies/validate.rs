@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use setpoint_api::resource_types::ResourceType;
 use setpoint_api::status::{Reason, Status, StatusCause};
-use setpoint_api::{Value, metadata};
+use setpoint_api::{Value, json, metadata, value};
 use setpoint_extensions::policy::{FailurePolicy, PolicyInput, ValidatingPolicy};
 
 use super::compiled::{CompiledPolicies, PolicyBinding, PolicyHook};
@@ -37,20 +37,29 @@ pub fn validate(
         denied: None,
         warnings: Vec::new(),
         annotations: BTreeMap::new(),
+        failures: Vec::new(),
     };
     run.validate(&compiled)?;
     if let Some(webhooks) = context.webhooks {
         webhooks.answers.record_policy_warnings(run.warnings);
     }
-    // There is no audit log to write them to.
-    for (key, values) in &run.annotations {
-        tracing::debug!(key, value = values.join(", "), "audit annotation of policy");
+    if let Some(annotations) = context.admission.annotations {
+        annotations.extend(run.annotations.into_iter().map(|(key, values)| (key, values.join(", "))));
+        if !run.failures.is_empty() {
+            let failures = json::to_text(&Value::List(run.failures));
+            annotations.extend([(FAILURES_ANNOTATION.to_owned(), failures)]);
+        }
     }
     match run.denied {
         None => Ok(()),
         Some(Denied { message, reason }) => Err(denial_status(request, object, &message, &reason)),
     }
 }
+
+/// Audit annotation with failed validations.
+const FAILURES_ANNOTATION: &str = "validation.policy.admission.k8s.io/validation_failure";
+/// Failed validations in the annotation.
+const FAILURES_MAX: usize = 50;
 
 /// First denial of a request.
 struct Denied {
@@ -68,6 +77,8 @@ struct ValidationRun<'r> {
     denied: Option<Denied>,
     warnings: Vec<String>,
     annotations: BTreeMap<String, Vec<String>>,
+    /// Failures that bindings want audited.
+    failures: Vec<Value>,
 }
 
 impl<'r> ValidationRun<'r> {
@@ -156,7 +167,17 @@ impl<'r> ValidationRun<'r> {
                         "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding_name}': \
                          {message}"
                     )),
-                    _ => tracing::info!(policy, binding = binding_name, why = message, "validation failed"),
+                    _ if self.failures.len() < FAILURES_MAX => {
+                        let actions = binding.actions.iter().map(|action| Value::from(&**action));
+                        self.failures.push(value!({
+                            "message": (message),
+                            "policy": (policy),
+                            "binding": (binding_name),
+                            "expressionIndex": (i64::try_from(denial.index.unwrap_or_default()).unwrap_or_default()),
+                            "validationActions": (Value::List(actions.collect())),
+                        }));
+                    }
+                    _ => {}
                 }
             }
         }

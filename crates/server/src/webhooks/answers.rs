@@ -96,6 +96,14 @@ impl WebhookAnswers {
         self.policy_warnings.lock().iter().chain(&self.warnings).cloned().collect()
     }
 
+    /// Audit annotations of all answers; the keys have the name of their webhook.
+    pub(crate) fn audit_annotations(&self) -> impl Iterator<Item = (String, String)> {
+        let answers = self.answers.values().filter_map(|answer| answer.as_ref().ok());
+        answers.flat_map(|answer| {
+            answer.audit_annotations.iter().map(|(key, value)| (key.clone(), value.clone()))
+        })
+    }
+
     /// Replaces the warnings of policies: each decision evaluates them again.
     pub(crate) fn record_policy_warnings(&self, warnings: Vec<String>) {
         *self.policy_warnings.lock() = warnings;
@@ -136,12 +144,15 @@ impl PendingCall {
             failure(format!("failed to call webhook: {}", error.describe(&url)), code)
         })?;
         let is_mutating = self.webhook_type == WebhookType::Mutating;
-        review::parse_response(&bytes, self.version, &self.uid, is_mutating)
-            .map(Arc::new)
-            .map_err(|error| failure(error.to_string(), 503))
+        let mut response = review::parse_response(&bytes, self.version, &self.uid, is_mutating)
+            .map_err(|error| failure(error.to_string(), 503))?;
+        let annotations = std::mem::take(&mut response.audit_annotations).into_iter();
+        let named = annotations.map(|(key, value)| (format!("{}/{key}", self.webhook), value));
+        response.audit_annotations = named.collect();
+        Ok(Arc::new(response))
     }
 
-    /// Logs a failure, and the audit annotations of an answer: there is no audit log to write them to.
+    /// Logs a failure.
     pub(super) fn log(&self, answer: &WebhookAnswer) {
         let webhook = &*self.webhook;
         match answer {
@@ -151,11 +162,7 @@ impl PendingCall {
             Err(failure) => {
                 tracing::warn!(webhook, why = failure.reason, "failed calling webhook, failing closed");
             }
-            Ok(response) => {
-                for (key, value) in &response.audit_annotations {
-                    tracing::debug!(webhook, key, value, "audit annotation of webhook");
-                }
-            }
+            Ok(_) => {}
         }
     }
 }

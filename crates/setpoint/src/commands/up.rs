@@ -4,6 +4,7 @@
 //! signal stops it. Messages for people go to the standard output, the log to the standard error.
 
 mod addresses;
+mod audit;
 mod authentication;
 mod authorization;
 mod first_pass;
@@ -30,6 +31,7 @@ use setpoint_pki::certs::Pki;
 use setpoint_runtime::in_process::{LoopEnd, Shell};
 use setpoint_runtime::queries::QueryHandler;
 use setpoint_server::api::Api;
+use setpoint_server::audit::{Auditor, LoopAudit};
 use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::health::Check;
 use setpoint_server::http::{self, Bounds, Counters, ThreadCounts, Threads, Tls};
@@ -45,6 +47,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use self::addresses::{advertised, names, parse_names, reachable};
+use self::audit::AuditArgs;
 use self::authentication::{AuthenticationArgs, FileReloader};
 use self::authorization::{AuthorizationArgs, ConfigurationFile};
 use self::paths::Paths;
@@ -59,6 +62,8 @@ use crate::clock::{SystemClock, entropy};
 
 /// Maximum time for responses to finish after Ctrl-C, so that the process exits within a second.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(700);
+/// Maximum time for audit events to be written once the responses have finished, within the same second.
+const AUDIT_FLUSH_TIMEOUT: Duration = Duration::from_millis(250);
 /// Interval at which the server polls its own readiness.
 const READY_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -111,6 +116,8 @@ pub struct UpArgs {
     admission: AdmissionArgs,
     #[command(flatten)]
     authorization: AuthorizationArgs,
+    #[command(flatten)]
+    audit: AuditArgs,
     #[command(flatten)]
     requests: RequestLimitArgs,
     /// Number of simulated nodes to run in this process (0 runs none)
@@ -173,6 +180,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<()> {
     args.authentication.trust()?;
     let admission = args.admission.config()?;
     args.authorization.configuration()?;
+    args.audit.validate()?;
     let paths = Paths::from_args(args)?;
     print_line(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), paths.store_location()));
     let component_logs = logging::start(&args.log);
@@ -302,6 +310,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     let tls = Arc::new(Tls::with_trust(&pki, trust.clone())?);
     let api = api.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let api = with_access_control(api, args, paths)?;
+    let auditor = api.auditor().cloned();
     let (shell, queries) = reconcile(args, paths, &pki, store, &api, start.clone())?;
     api.show(shell.engine());
     let api = Arc::new(api.with_check(Check::new("loop", false, shell.check())));
@@ -342,18 +351,31 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     };
     let drained = http::serve(listener, tls, service, options, stop).await;
     drop(tasks);
-    let end = shell.stop();
     if !drained {
         tracing::warn!("responses aborted after the drain timeout");
     }
-    Ok(end)
+    Ok(stop_loop(shell, auditor.as_deref()))
 }
 
-/// Sets authentication, authorization and the limits of requests.
+/// Stops the loop, and flushes the audit events of its last writes.
+fn stop_loop(shell: Shell, auditor: Option<&Auditor>) -> LoopEnd {
+    let end = shell.stop();
+    if let Some(auditor) = auditor {
+        auditor.shutdown(AUDIT_FLUSH_TIMEOUT);
+    }
+    end
+}
+
+/// Sets authentication, authorization, audit and the limits of requests.
 fn with_access_control(api: Api, args: &UpArgs, paths: &Paths) -> anyhow::Result<Api> {
     let key_dir = paths.data_dir.as_ref().map(|dir| dir.join("pki"));
     let api = api.with_authentication(args.authentication.options(key_dir)?)?;
     api.set_authorizers(args.authorization.configuration()?)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let api = match args.audit.start(&clock)? {
+        Some(auditor) => api.with_audit(auditor),
+        None => api,
+    };
     Ok(args.requests.apply_to(api))
 }
 
@@ -419,6 +441,10 @@ fn reconcile(
         .with_webhooks(Arc::clone(api.webhooks()))
         .with_conversions(Arc::clone(api.conversions()))
         .with_authorization(Arc::clone(api.authorization()));
+    let executor = match api.auditor() {
+        Some(auditor) => executor.with_audit(LoopAudit::new(Arc::clone(auditor), Arc::clone(&entropy))),
+        None => executor,
+    };
     let shell = Shell::start(store, engine, clock, entropy, Arc::clone(&queries), Box::new(executor))?;
     Ok((shell, queries))
 }

@@ -26,7 +26,7 @@ fn expect_failure(args: &[&str]) -> (Vec<String>, String) {
 
 /// Returns the error of `setpoint up` with these args, which must fail before it prints or creates
 /// anything.
-fn reject_before_start(args: &[&str], dir: &Path) -> String {
+pub fn reject_before_start(args: &[&str], dir: &Path) -> String {
     let data = dir.join("data");
     let up = ["up", "--port", "0", "--data-dir", data.to_str().unwrap()];
     let (output, message) = expect_failure(&[&up, args].concat());

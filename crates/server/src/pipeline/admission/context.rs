@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use parking_lot::Mutex;
 use setpoint_api::Value;
 
+use super::annotations::AuditAnnotations;
 use super::event_rate_limit::{EventBuckets, EventRateLimit};
 use super::plugins::{Plugin, PluginSet};
 use super::pod_security::{PodSecurityConfig, PodSecurityMetrics};
@@ -46,23 +46,6 @@ impl AdmissionConfig {
             .any(|plugin| self.is_enabled(plugin))
             || !self.is_enabled(Plugin::NamespaceLifecycle)
             || !self.limited_resources.is_empty()
-    }
-}
-
-/// Audit annotations of a request. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub struct AuditAnnotations(Arc<Mutex<BTreeMap<String, String>>>);
-
-impl AuditAnnotations {
-    /// Returns the annotations, by key.
-    #[must_use]
-    pub fn get(&self) -> BTreeMap<String, String> {
-        self.0.lock().clone()
-    }
-
-    /// Replaces the annotations by those of a newer decision about the request.
-    pub(crate) fn replace(&self, annotations: BTreeMap<String, String>) {
-        *self.0.lock() = annotations;
     }
 }
 
