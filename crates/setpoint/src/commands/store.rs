@@ -208,7 +208,7 @@ fn import(dir: &Path, input: Option<&Path>) -> anyhow::Result<()> {
     let snapshot = export::read(source)?;
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::exclusive(dir)?);
     ensure!(
-        DiskLog::start_from(&disk, entropy(), &snapshot)?,
+        DiskLog::start_from(&disk, entropy(), &snapshot, None)?,
         "{} already holds a store: import into an empty directory",
         dir.display()
     );

@@ -127,7 +127,7 @@ fn parse_object(line: &str) -> anyhow::Result<Commit> {
         RecordBody { bytes: bytes.into(), revision_offset, expires: line["expires"].as_i64().map(Time) };
     let revision = Revision(line["revision"].as_u64().context("revision is missing")?);
     let time = Time(line["time"].as_i64().context("time is missing")?);
-    Ok(Commit { revision, time, writes: vec![LogWrite { key, body: Some(body), envelope }] })
+    Ok(Commit { revision, time, writes: vec![LogWrite { key, body: Some(body), envelope, sealed: None }] })
 }
 
 fn strings(values: &[Value]) -> Vec<String> {
