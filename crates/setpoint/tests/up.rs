@@ -5,6 +5,10 @@
 
 #[path = "up/bad_input.rs"]
 mod bad_input;
+#[path = "up/encryption.rs"]
+mod encryption;
+#[path = "up/kms_plugin.rs"]
+mod kms_plugin;
 #[path = "up/validation.rs"]
 mod validation;
 
