@@ -210,8 +210,11 @@ impl RequestContext<'_> {
         encode(storage.unwrap_or(resource_type), object)
     }
 
-    /// `true` if a write that changes nothing moves the object to the storage version.
+    /// `true` if a write that changes nothing moves the object to the storage version, or to the current encryption key.
     pub(crate) fn is_stale(&self, resource_type: &ResourceType, record: &Record) -> bool {
+        if self.snapshot.is_stored_with_old_key(&resource_type.resource, record.revision()) {
+            return true;
+        }
         let Some(custom) = &resource_type.custom else { return false };
         let can_convert = webhook_kind(resource_type).is_none()
             || self.conversions.is_some_and(|conversions| !conversions.keeps_version);

@@ -1,6 +1,7 @@
 //! Subcommands, one module each.
 
 mod admission_flags;
+mod encryption;
 mod engine;
 mod flags;
 mod fleet;

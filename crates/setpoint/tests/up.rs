@@ -7,6 +7,10 @@
 mod audit;
 #[path = "up/bad_input.rs"]
 mod bad_input;
+#[path = "up/encryption.rs"]
+mod encryption;
+#[path = "up/kms_plugin.rs"]
+mod kms_plugin;
 #[path = "up/validation.rs"]
 mod validation;
 

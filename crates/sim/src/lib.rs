@@ -23,5 +23,6 @@ pub mod model;
 pub mod naive;
 pub mod redb_log;
 pub mod scenario;
+pub mod sim_sealer;
 pub mod store_world;
 mod watch;

@@ -53,7 +53,7 @@ pub fn commits_of(snapshot: &Snapshot) -> Vec<Commit> {
     for (key, object) in objects_of(snapshot) {
         let NaiveObject { revision, time, body, envelope } = object;
         let commit = commits.entry(revision).or_insert(Commit { revision, time, writes: Vec::new() });
-        commit.writes.push(LogWrite { key, body: Some(body), envelope });
+        commit.writes.push(LogWrite { key, body: Some(body), envelope, sealed: None });
     }
     let revision = snapshot.revision();
     if revision > Revision::ZERO {
@@ -101,7 +101,7 @@ impl NaiveLog {
     pub fn objects_at(&self, revision: Revision) -> Objects {
         let mut objects = Objects::new();
         for Commit { revision, time, writes } in self.between(Revision::ZERO, revision) {
-            for LogWrite { key, body, envelope } in writes {
+            for LogWrite { key, body, envelope, .. } in writes {
                 match body {
                     Some(body) => drop(objects.insert(key, NaiveObject { revision, time, body, envelope })),
                     None => drop(objects.remove(&key)),

@@ -66,6 +66,7 @@ pub fn options() -> DiskOptions {
         reserve_bytes: 4 << 10,
         retention: retention(),
         entropy: 7,
+        sealer: None,
     }
 }
 

@@ -17,6 +17,7 @@ use setpoint_api::{Key, Resource, Revision, Time};
 use thiserror::Error;
 
 use crate::record::{EncodedPairs, RecordEnvelope};
+use crate::seal::SealedWrite;
 
 /// Maximum bytes of a commit in the log, including keys and envelopes.
 pub const COMMIT_BYTES_MAX: usize = 4 << 20;
@@ -61,8 +62,10 @@ impl Proposal {
         let envelope = RecordEnvelope::encode(&self.cause, &draft.labels, &draft.fields);
         let body =
             RecordBody { bytes: draft.bytes, revision_offset: draft.revision_offset, expires: draft.expires };
-        self.changes
-            .push(ConditionalWrite { precondition, write: LogWrite { key, body: Some(body), envelope } });
+        self.changes.push(ConditionalWrite {
+            precondition,
+            write: LogWrite { key, body: Some(body), envelope, sealed: None },
+        });
         self
     }
 
@@ -71,7 +74,10 @@ impl Proposal {
     pub fn delete(mut self, key: Key, precondition: Precondition) -> Proposal {
         let envelope =
             RecordEnvelope::encode(&self.cause, &EncodedPairs::default(), &EncodedPairs::default());
-        self.changes.push(ConditionalWrite { precondition, write: LogWrite { key, body: None, envelope } });
+        self.changes.push(ConditionalWrite {
+            precondition,
+            write: LogWrite { key, body: None, envelope, sealed: None },
+        });
         self
     }
 
@@ -182,6 +188,8 @@ pub struct LogWrite {
     pub body: Option<RecordBody>,
     /// Labels, fields and cause, encoded.
     pub envelope: RecordEnvelope,
+    /// Sealed form, if it was left sealed when it was read. Then the body and the envelope are empty.
+    pub sealed: Option<Box<SealedWrite>>,
 }
 
 impl LogWrite {
@@ -194,7 +202,7 @@ impl LogWrite {
 }
 
 /// Value of a put.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordBody {
     /// Value without its revision.
     pub bytes: Bytes,
@@ -392,6 +400,14 @@ pub enum RejectReason {
         bytes: u64,
         /// Maximum bytes.
         max: u64,
+    },
+    /// The resource is sealed, and there is no valid key to seal puts with.
+    #[error("{resource} cannot be encrypted: {reason}")]
+    NoValidKey {
+        /// Sealed resource.
+        resource: Resource,
+        /// Reason, from the sealer.
+        reason: String,
     },
     /// The process has no file descriptor left for the next file of the log. Deletes are admitted as long as
     /// the reserve lasts. A retry succeeds once descriptors have been released.

@@ -22,6 +22,7 @@ mod pins;
 pub mod record;
 pub mod retention;
 mod ring;
+pub mod seal;
 pub mod store;
 mod writer;
 
@@ -33,5 +34,6 @@ pub use pending::PendingCommit;
 pub use record::Record;
 pub use retention::Retention;
 pub use ring::Compacted;
+pub use seal::Sealer;
 pub use store::{CommitError, CommitResponse, MaintenanceError, ReadError, Store, StoreStat};
 pub use writer::{BATCH_BYTES_MAX, BATCH_COMMITS_MAX};

@@ -17,10 +17,15 @@ use thiserror::Error;
 pub use admission::decide;
 pub use disk::DiskLog;
 pub use memory::MemoryLog;
-pub use wire::{Interner, decode_commit, encode_commit, encode_record};
+pub use wire::{
+    CommitDecodeError, Interner, decode_commit, encode_commit, encode_record, open_write, seal_record,
+};
+
+use std::sync::Arc;
 
 use crate::commit::{Commit, Proposal, RejectReason};
 use crate::mirror::Snapshot;
+use crate::seal::{OpenError, Sealing};
 
 /// Decision of the log about a proposal.
 pub type Verdict = Result<Revision, RejectReason>;
@@ -74,6 +79,11 @@ pub trait Log: Send {
     /// Returns the task that folds everything up to `snapshot`, the current state, into a base, also if it
     /// is not due.
     fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn MaintenanceTask>, LogError>;
+
+    /// Returns the sealing of records; `None` if they are stored as they are.
+    fn sealing(&self) -> Option<Arc<Sealing>> {
+        None
+    }
 
     /// Records how far the log is durable, before an orderly exit.
     fn record_durable_end(&mut self) {}
@@ -176,6 +186,29 @@ pub enum LogError {
         /// Description of the damage.
         detail: String,
     },
+    /// A sealed write cannot be opened, although it is not known to be damaged.
+    #[error(
+        "{file} has a sealed object at byte {position} that cannot be opened: {resource} {path} at revision {revision}, sealed with key {key:?}: {error}"
+    )]
+    Sealed {
+        /// Name of the file.
+        file: String,
+        /// Byte offset of its frame.
+        position: u64,
+        /// Resource of the object.
+        resource: setpoint_api::Resource,
+        /// Path of the object.
+        path: String,
+        /// Revision of the write.
+        revision: Revision,
+        /// Id of the key.
+        key: Arc<str>,
+        /// Reason.
+        error: OpenError,
+    },
+    /// The sealer failed.
+    #[error("records cannot be encrypted: {0}")]
+    Seal(String),
     /// All segments and checkpoints are missing.
     #[error(
         "the data directory has {remaining_file} but no segment-* or checkpoint-* file, so a store has been \

@@ -4,6 +4,7 @@
 //! one, keeping one for a paged list, or forking one costs a pointer, and an existing one never changes.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
 use setpoint_api::{Key, Resource, Revision, Time};
@@ -11,12 +12,14 @@ use setpoint_api::{Key, Resource, Revision, Time};
 use crate::commit::Commit;
 use crate::pack::Samples;
 use crate::record::Record;
+use crate::seal::Sealing;
 
 /// All objects at one revision. Cloning costs a pointer.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     revision: Revision,
     tables: OrdMap<Resource, Table>,
+    sealing: Option<Arc<Sealing>>,
 }
 
 impl Snapshot {
@@ -32,6 +35,18 @@ impl Snapshot {
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.revision
+    }
+
+    /// `true` if the record of the resource that was put at `revision` may be stored with another key than new
+    /// records, or as it is although they are sealed. Writing it again stores it with the current key.
+    #[must_use]
+    pub fn is_stored_with_old_key(&self, resource: &Resource, revision: Revision) -> bool {
+        self.sealing.as_ref().is_some_and(|sealing| sealing.is_stale(resource, revision))
+    }
+
+    /// Sets the sealing of the log that the snapshot mirrors.
+    pub(crate) fn set_sealing(&mut self, sealing: Option<Arc<Sealing>>) {
+        self.sealing = sealing;
     }
 
     /// Returns the object at `key`.

@@ -262,6 +262,11 @@ impl Record {
         RecordBody { bytes, revision_offset, expires: self.0.expires }
     }
 
+    /// `true` if the value contains its revision.
+    pub(crate) fn has_revision(&self) -> bool {
+        self.0.digits != 0
+    }
+
     /// Splits `value`, the record's own, into the part before the revision's digits, their offset, and the
     /// part after them.
     pub(crate) fn split_at_revision<'v>(&self, value: &'v [u8]) -> (&'v [u8], Option<u32>, &'v [u8]) {

@@ -32,6 +32,7 @@ use crate::pins::Origin;
 use crate::record::Record;
 use crate::retention::Retention;
 use crate::ring::{Compacted, Rings};
+use crate::seal::Sealing;
 use crate::writer::LogWriter;
 
 /// Maximum number of keys that one call of [`Store::expire`] deletes, each in its own commit.
@@ -60,6 +61,7 @@ pub(crate) struct Shared {
     /// Locked only by maintenance.
     pub(crate) idle: IdlePacker,
     retention: Retention,
+    sealing: Option<Arc<Sealing>>,
 }
 
 /// State that readers see. Both parts change under one lock.
@@ -148,6 +150,8 @@ impl Store {
             retention: retention.clone(),
         };
         log.replay(&mut builder)?;
+        let sealing = log.sealing();
+        builder.published.snapshot.set_sealing(sealing.clone());
         let idle = IdlePacker::from_snapshot(&builder.published.snapshot);
         Ok(Store {
             shared: Arc::new(Shared {
@@ -163,6 +167,7 @@ impl Store {
                 maintenance_changed: Condvar::new(),
                 idle,
                 retention,
+                sealing,
             }),
         })
     }
@@ -198,7 +203,9 @@ impl Store {
     /// call [`Store::wake`] afterwards.
     pub fn enqueue(&self, proposal: Proposal) -> PendingCommit {
         let slot = Arc::new(CommitSlot::default());
-        if let Some(reason) = self.shared.reject_create(&proposal) {
+        let rejection =
+            self.shared.reject_create(&proposal).or_else(|| self.shared.reject_unsealable(&proposal));
+        if let Some(reason) = rejection {
             slot.complete(Err(CommitError::Rejected(reason)));
             return PendingCommit { shared: Arc::clone(&self.shared), slot };
         }
@@ -422,14 +429,35 @@ impl Store {
     /// # Errors
     /// As [`Store::run_maintenance`].
     pub fn compact(&self, now: Time) -> Result<(), MaintenanceError> {
+        let drop_history = |revision| self.shared.published.write().rings.compact(revision);
+        self.compact_and(now, drop_history)
+    }
+
+    /// Writes a checkpoint, so that all records are stored with the current keys. History in memory stays.
+    ///
+    /// # Errors
+    /// As [`Store::run_maintenance`].
+    pub fn seal_again(&self, now: Time) -> Result<(), MaintenanceError> {
+        self.compact_and(now, |_| ())
+    }
+
+    /// Compacts. `prepared` is called with the revision of the checkpoint before it is written.
+    fn compact_and(&self, now: Time, prepared: impl FnOnce(Revision)) -> Result<(), MaintenanceError> {
         let _guard = self.shared.maintenance.lock();
         let task = self.shared.with_writer(|writer| {
             let snapshot = self.snapshot();
             let task = writer.log.compact(&snapshot, now);
-            self.shared.published.write().rings.compact(snapshot.revision());
+            prepared(snapshot.revision());
             task
         });
         task.and_then(|task| task.run()).map_err(|error| self.shared.maintenance_failed(error))
+    }
+
+    /// `true` if any record may be stored with another key than new ones. [`Store::seal_again`] ends this,
+    /// except for history.
+    #[must_use]
+    pub fn has_records_of_old_keys(&self) -> bool {
+        self.shared.sealing.as_ref().is_some_and(|sealing| sealing.has_stale())
     }
 
     /// Records in the log how far it is durable, so that the loss of the last commits is detected. To be
@@ -532,6 +560,12 @@ impl Shared {
         (bytes >= max).then_some(RejectReason::StoreFull { bytes, max })
     }
 
+    /// Rejects a proposal with puts of sealed resources while there is no valid key.
+    fn reject_unsealable(&self, proposal: &Proposal) -> Option<RejectReason> {
+        let rejected = self.sealing.as_ref()?.check_writable(proposal).err();
+        rejected.map(|(resource, reason)| RejectReason::NoValidKey { resource, reason })
+    }
+
     /// Writes one batch, unless another thread is writing or the queue is empty. Returns `true` if it wrote
     /// one.
     pub fn try_lead(&self) -> bool {
@@ -593,6 +627,7 @@ impl Shared {
             LogError::Io { ref source, .. } if is_transient(source) => {
                 MaintenanceError::Postponed(Arc::new(error))
             }
+            LogError::Sealed { .. } | LogError::Seal(_) => MaintenanceError::Postponed(Arc::new(error)),
             error => MaintenanceError::Failed(self.fail(error)),
         }
     }

@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use setpoint_api::{Key, Resource, Revision, Time};
+use setpoint_sim::sim_sealer::SimSealer;
 use setpoint_store::disk::OsDisk;
 use setpoint_store::log::disk::format::FORMAT;
 use setpoint_store::log::disk::{DiskOptions, DiskReader};
 use setpoint_store::log::{DiskLog, LogError};
 use setpoint_store::{
-    CommitCause, Draft, Precondition, Proposal, ReadError, Record, Retention, Snapshot, Store,
+    CommitCause, Draft, Precondition, Proposal, ReadError, Record, Retention, Sealer, Snapshot, Store,
 };
 
 /// Empty checkpoint with which a log starts since format 2.
@@ -35,6 +36,10 @@ fn key(resource: &str, path: &str) -> Key {
 }
 
 fn open(dir: &Path) -> Result<Store, LogError> {
+    open_with(dir, None)
+}
+
+fn open_with(dir: &Path, sealer: Option<Arc<dyn Sealer>>) -> Result<Store, LogError> {
     let exempt = [Resource::new("leases.coordination.k8s.io").expect("a plain word")].into();
     let retention = Retention { exempt, cold_age: std::time::Duration::MAX, ..Retention::default() };
     let options = DiskOptions {
@@ -42,6 +47,7 @@ fn open(dir: &Path) -> Result<Store, LogError> {
         segment_bytes_max: 1024,
         retention: retention.clone(),
         entropy: 0x0123_4567_89ab_cdef,
+        sealer,
         ..DiskOptions::default()
     };
     let disk = Arc::new(OsDisk::exclusive(dir)?);
@@ -126,6 +132,68 @@ fn written_files_equal_the_fixture() {
     );
 }
 
+/// Directory with sealed writes, since format 4.
+fn sealed_fixture(format: u32) -> PathBuf {
+    fixture(format).with_file_name(format!("format-{format}-sealed"))
+}
+
+fn secrets_sealer() -> Arc<dyn Sealer> {
+    SimSealer::new(Some(Resource::new("secrets").expect("a plain word")), &["key-1"])
+}
+
+/// Writes the commits of the fixture with sealed writes.
+fn write_sealed(dir: &Path) {
+    let store = open_with(dir, Some(secrets_sealer())).expect("an empty directory");
+    let at = |revision: u64| Proposal::new(cause(revision), Time(1_000_000 * revision as i64));
+    let commit = |proposal| drop(store.commit(proposal).expect("nothing speaks against it"));
+    let secret = Draft::with_revision_at(r#"{"rv":""}"#.to_owned(), 7).labels([("app", "web")]);
+    commit(at(1).put(key("secrets", "shop/a"), Precondition::Absent, secret.expires(Time(5_000_000_000))));
+    commit(at(2).put(key("secrets", "shop/b"), Precondition::Absent, Draft::new("b")).put(
+        key("pods", "shop/web"),
+        Precondition::Absent,
+        Draft::new("web"),
+    ));
+    commit(at(3).delete(key("secrets", "shop/b"), Precondition::Present));
+    store.compact(Time(6_000_000)).expect("there is room");
+    commit(at(4).put(key("secrets", "shop/c"), Precondition::Absent, Draft::new("c")));
+    store.record_durable_end();
+}
+
+#[test]
+fn written_files_with_sealed_writes_equal_the_fixture() {
+    let dir = tempfile::tempdir().unwrap();
+    write_sealed(dir.path());
+    let written = files(dir.path());
+    if std::env::var("SETPOINT_WRITE_FIXTURES").is_ok() {
+        let fixture = sealed_fixture(FORMAT);
+        std::fs::create_dir_all(&fixture).unwrap();
+        written.iter().for_each(|(name, bytes)| std::fs::write(fixture.join(name), bytes).unwrap());
+    }
+    assert!(written == files(&sealed_fixture(FORMAT)), "the format has changed: raise FORMAT");
+}
+
+#[test]
+fn sealed_writes_of_older_formats_are_readable() {
+    for format in 4..=FORMAT {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, bytes) in files(&sealed_fixture(format)) {
+            std::fs::write(dir.path().join(name), bytes).unwrap();
+        }
+        let store = open_with(dir.path(), Some(secrets_sealer())).unwrap();
+        let snapshot = store.snapshot();
+        assert_eq!((snapshot.revision(), snapshot.len()), (Revision(4), 3));
+        let first = snapshot.get(&key("secrets", "shop/a")).unwrap();
+        assert_eq!((&first.value()[..], first.cause()), (&br#"{"rv":"1"}"#[..], cause(1)));
+        assert_eq!(
+            (first.expires(), first.attributes().label("app")),
+            (Some(Time(5_000_000_000)), Some("web"))
+        );
+        assert_eq!(snapshot.get(&key("secrets", "shop/c")).unwrap().value(), "c");
+        let past = store.snapshot_at(Revision(2)).unwrap();
+        assert_eq!(past.get(&key("secrets", "shop/b")).unwrap().value(), "b");
+    }
+}
+
 #[test]
 fn objects_of_older_formats_are_readable() {
     (1..=FORMAT).for_each(check_objects);
@@ -194,26 +262,26 @@ fn newer_format_is_rejected_and_not_modified() {
     for newer in [CHECKPOINT, SEGMENT] {
         let dir = copy(FORMAT, |name, bytes| {
             if name == newer {
-                bytes[8] = 4
+                bytes[8] = 5
             }
         });
         let before = files(dir.path());
         let error = open(dir.path()).err().expect("it cannot be read");
         let expected =
-            format!("{newer} has format 4, this program reads formats up to 3: use a newer setpoint");
+            format!("{newer} has format 5, this program reads formats up to 4: use a newer setpoint");
         assert_eq!(error.to_string(), expected);
         assert!(files(dir.path()) == before, "nothing was changed");
     }
     // History is read on demand.
     let dir = copy(FORMAT, |name, bytes| {
         if name == HISTORY {
-            bytes[8] = 4
+            bytes[8] = 5
         }
     });
     let store = open(dir.path()).unwrap();
     assert!(matches!(
         store.snapshot_at(Revision(2)),
-        Err(ReadError::Log(LogError::Format { found: 4, known: 3, .. }))
+        Err(ReadError::Log(LogError::Format { found: 5, known: 4, .. }))
     ));
     assert!(store.snapshot_at(Revision(7)).is_ok());
 }

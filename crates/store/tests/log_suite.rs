@@ -6,6 +6,7 @@ use redb::backends::FileBackend;
 use setpoint_api::{Key, Revision, Time};
 use setpoint_sim::log_suite::LogFactory;
 use setpoint_sim::redb_log::{RedbLog, SharedMemory};
+use setpoint_sim::sim_sealer::SimSealer;
 use setpoint_store::disk::OsDisk;
 use setpoint_store::log::disk::DiskOptions;
 use setpoint_store::log::{
@@ -28,6 +29,10 @@ mod disk {
 
 mod disk_without_history {
     setpoint_sim::log_claims!(super::Disk::new(0));
+}
+
+mod disk_with_sealed_resources {
+    setpoint_sim::log_claims!(super::Disk::sealed(1 << 30));
 }
 
 mod redb_in_memory {
@@ -155,8 +160,15 @@ impl Disk {
             reserve_bytes: 4 << 10,
             retention: Retention { cold_bytes, ..Retention::default() },
             entropy: 0x1ce,
+            sealer: None,
         };
         Disk { dir: tempfile::tempdir().expect("a temporary directory can be used"), options }
+    }
+
+    fn sealed(cold_bytes: u64) -> Disk {
+        let mut disk = Disk::new(cold_bytes);
+        disk.options.sealer = Some(SimSealer::new(None, &["key"]));
+        disk
     }
 
     fn open(&self) -> Box<dyn Log> {

@@ -81,7 +81,7 @@ fn stores() -> Vec<(&'static str, SimDisk)> {
     add("an import", &|disk| {
         let source = Store::in_memory(Retention::default());
         fill(&source, 40, 10);
-        assert!(DiskLog::start_from(&shared(disk), 7, &source.snapshot()).unwrap());
+        assert!(DiskLog::start_from(&shared(disk), 7, &source.snapshot(), None).unwrap());
         put(&open(disk), 1, 10);
     });
     stores

@@ -2,7 +2,9 @@
 
 mod exercise;
 mod export;
+mod sealed;
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -15,8 +17,10 @@ use setpoint_api::{Clock, Resource, Revision};
 use setpoint_store::disk::{Disk, OsDisk};
 use setpoint_store::log::disk::{DiskLog, DiskOptions, DiskReader, files::Files};
 use setpoint_store::log::{LogError, LogReader, rebuild};
-use setpoint_store::{Retention, Snapshot, Store};
+use setpoint_store::{Retention, Sealer, Snapshot, Store};
 
+use self::sealed::Unopened;
+use super::encryption::EncryptionArgs;
 use super::{counted, human_bytes};
 use crate::clock::{SystemClock, entropy};
 
@@ -43,7 +47,13 @@ enum StoreCommand {
     /// Show the contents of a data directory, also while a server runs
     Stat(DataDirArgs),
     /// Fold all commits into a checkpoint, and drop history beyond its budget
-    Compact(DataDirArgs),
+    Compact {
+        #[command(flatten)]
+        dir: DataDirArgs,
+        /// Maximum bytes of history to keep
+        #[arg(long, value_name = "BYTES", default_value_t = Retention::default().cold_bytes)]
+        history_bytes: u64,
+    },
     /// Write all objects as JSON lines, at one revision, also while a server runs
     Export {
         #[command(flatten)]
@@ -69,28 +79,37 @@ struct DataDirArgs {
     /// Data directory
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
+    #[command(flatten)]
+    encryption: EncryptionArgs,
+}
+
+impl DataDirArgs {
+    /// Returns the sealer of the configuration, if there is one.
+    fn sealer(&self) -> anyhow::Result<Option<Arc<dyn Sealer>>> {
+        Ok(self.encryption.open()?.map(|encryption| encryption.sealer()))
+    }
 }
 
 /// Runs the command.
 pub fn run(args: StoreArgs) -> anyhow::Result<()> {
     match args.command {
-        StoreCommand::Check(dir) => check(&dir.data_dir),
-        StoreCommand::Stat(dir) => stat(&dir.data_dir),
-        StoreCommand::Compact(dir) => compact(&dir.data_dir),
-        StoreCommand::Export { dir, output } => export(&dir.data_dir, output.as_deref()),
-        StoreCommand::Import { dir, input } => import(&dir.data_dir, input.as_deref()),
+        StoreCommand::Check(dir) => check(&dir.data_dir, dir.sealer()?),
+        StoreCommand::Stat(dir) => stat(&dir.data_dir, &dir.encryption),
+        StoreCommand::Compact { dir, history_bytes } => compact(&dir.data_dir, dir.sealer()?, history_bytes),
+        StoreCommand::Export { dir, output } => export(&dir.data_dir, dir.sealer()?, output.as_deref()),
+        StoreCommand::Import { dir, input } => import(&dir.data_dir, dir.sealer()?, input.as_deref()),
         StoreCommand::Exercise(args) => exercise::run(&args),
     }
 }
 
 /// Opens the store in `dir` exclusively. The process exits if the log fails.
-pub fn open(dir: &Path, retention: Retention) -> anyhow::Result<Store> {
+pub fn open(dir: &Path, retention: Retention, sealer: Option<Arc<dyn Sealer>>) -> anyhow::Result<Store> {
     let exempt = HIGH_CHURN.iter().filter_map(|name| Resource::new(name).ok()).collect();
     let defaults = DiskOptions::default();
     // With a small history budget, checkpoints are frequent, so that live segments stay small as well.
     let compact_bytes_min = defaults.compact_bytes_min.min(retention.cold_bytes.max(COMPACT_BYTES_MIN));
     let retention = Retention { exempt, ..retention };
-    open_with(dir, DiskOptions { retention, compact_bytes_min, entropy: entropy(), ..defaults })
+    open_with(dir, DiskOptions { retention, compact_bytes_min, entropy: entropy(), sealer, ..defaults })
 }
 
 fn open_with(dir: &Path, options: DiskOptions) -> anyhow::Result<Store> {
@@ -113,20 +132,24 @@ fn ensure_directory(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn check(dir: &Path) -> anyhow::Result<()> {
+fn check(dir: &Path, sealer: Option<Arc<dyn Sealer>>) -> anyhow::Result<()> {
     ensure_directory(dir)?;
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::exclusive(dir)?);
     let files = Files::list(&disk)?;
-    let revision = DiskReader::new(disk).check()?;
+    let revision = DiskReader::new(disk).with_sealer(sealer).check()?;
     let count = files.segments.len() + files.history.len() + files.checkpoints.len();
     println!("checked {}: no damage found, newest revision {revision}", counted(count, "file"));
     Ok(())
 }
 
-fn stat(dir: &Path) -> anyhow::Result<()> {
+fn stat(dir: &Path, encryption: &EncryptionArgs) -> anyhow::Result<()> {
     ensure_directory(dir)?;
+    // The values are not needed, so sealed ones are not opened.
+    encryption.validate()?;
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::read_only(dir)?);
-    let snapshot = read_newest(&disk)?;
+    let unopened = Arc::new(Unopened::default());
+    let snapshot = read_newest(&disk, Some(Arc::clone(&unopened) as _))?;
+    unopened.take_counts();
     let files = Files::list(&disk)?;
     println!("revision   {}", snapshot.revision());
     println!("oldest     {}", files.floor());
@@ -142,12 +165,36 @@ fn stat(dir: &Path) -> anyhow::Result<()> {
     for (resource, table) in snapshot.tables().filter(|(_, table)| !table.is_empty()) {
         println!("  {:<width$}  {} ({})", resource.as_str(), table.len(), human_bytes(table.bytes()));
     }
+    for (key, count) in sealed_counts(&disk, &files, &unopened)? {
+        println!("sealed     {} with key {key}", counted(count.try_into().unwrap_or(usize::MAX), "write"));
+    }
     Ok(())
 }
 
-fn compact(dir: &Path) -> anyhow::Result<()> {
+/// Counts the sealed writes in all files, history included, by key.
+fn sealed_counts(
+    disk: &Arc<dyn Disk>,
+    files: &Files,
+    unopened: &Arc<Unopened>,
+) -> anyhow::Result<BTreeMap<Arc<str>, u64>> {
+    let mut reader = DiskReader::new(Arc::clone(disk)).with_sealer(Some(Arc::clone(unopened) as _));
+    let read = (|| {
+        for checkpoint in &files.checkpoints {
+            reader.base(checkpoint.first)?;
+        }
+        reader.tail(files.floor(), Revision(u64::MAX), &mut |_| ())
+    })();
+    match read {
+        // Files were compacted meanwhile, so the numbers are those of some moment.
+        Ok(()) | Err(LogError::Compacted { .. }) => Ok(unopened.take_counts()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn compact(dir: &Path, sealer: Option<Arc<dyn Sealer>>, history_bytes: u64) -> anyhow::Result<()> {
     ensure_directory(dir)?;
-    let store = open(dir, Retention::default())?;
+    let retention = Retention { cold_bytes: history_bytes, ..Retention::default() };
+    let store = open(dir, retention, sealer)?;
     store.compact(SystemClock.now())?;
     let stat = store.stat();
     println!(
@@ -160,8 +207,9 @@ fn compact(dir: &Path) -> anyhow::Result<()> {
 }
 
 /// Returns the newest state on a disk that another process may be writing.
-fn read_newest(disk: &Arc<dyn Disk>) -> anyhow::Result<Snapshot> {
-    let mut reader: Box<dyn LogReader> = Box::new(DiskReader::new(Arc::clone(disk)));
+fn read_newest(disk: &Arc<dyn Disk>, sealer: Option<Arc<dyn Sealer>>) -> anyhow::Result<Snapshot> {
+    let reader = DiskReader::new(Arc::clone(disk)).with_sealer(sealer);
+    let mut reader: Box<dyn LogReader> = Box::new(reader);
     for _ in 0..EXPORT_ATTEMPTS_MAX {
         match rebuild(&mut *reader, Revision(u64::MAX)) {
             Err(LogError::Compacted { .. }) => {}
@@ -171,10 +219,17 @@ fn read_newest(disk: &Arc<dyn Disk>) -> anyhow::Result<Snapshot> {
     bail!("files were compacted during each of {EXPORT_ATTEMPTS_MAX} attempts to read them: retry")
 }
 
-fn export(dir: &Path, output: Option<&Path>) -> anyhow::Result<()> {
+fn export(dir: &Path, sealer: Option<Arc<dyn Sealer>>, output: Option<&Path>) -> anyhow::Result<()> {
     ensure_directory(dir)?;
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::read_only(dir)?);
-    let snapshot = read_newest(&disk)?;
+    // Without keys, sealed objects are copied as they are.
+    let unopened = Arc::new(Unopened::keeping());
+    let reading = sealer.clone().unwrap_or_else(|| Arc::clone(&unopened) as _);
+    let snapshot = read_newest(&disk, Some(reading))?;
+    let seals = match &sealer {
+        Some(sealer) => export::Seals::New(&**sealer),
+        None => export::Seals::Copied(unopened.take_writes()),
+    };
     let destination: Box<dyn Write> = match output {
         Some(path) => {
             Box::new(private_file(path).with_context(|| format!("cannot write {}", path.display()))?)
@@ -182,12 +237,15 @@ fn export(dir: &Path, output: Option<&Path>) -> anyhow::Result<()> {
         None => Box::new(std::io::stdout().lock()),
     };
     let mut out = BufWriter::new(destination);
-    export::write(&snapshot, &mut out).and_then(|()| out.flush()).context("cannot write the export")?;
+    export::write(&snapshot, &seals, &mut out)
+        .and_then(|()| out.flush())
+        .context("cannot write the export")?;
     eprintln!("exported {} at revision {}", counted(snapshot.len(), "object"), snapshot.revision());
     Ok(())
 }
 
-/// Creates a file with mode 0600, also if it exists, because an export contains every Secret.
+/// Creates a file with mode 0600, also if it exists, because an export contains every Secret
+/// that is not encrypted.
 fn private_file(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     if file.metadata()?.is_file() {
@@ -197,7 +255,7 @@ fn private_file(path: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-fn import(dir: &Path, input: Option<&Path>) -> anyhow::Result<()> {
+fn import(dir: &Path, sealer: Option<Arc<dyn Sealer>>, input: Option<&Path>) -> anyhow::Result<()> {
     let source: Box<dyn BufRead> = match input {
         Some(path) => {
             let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -205,10 +263,10 @@ fn import(dir: &Path, input: Option<&Path>) -> anyhow::Result<()> {
         }
         None => Box::new(std::io::stdin().lock()),
     };
-    let snapshot = export::read(source)?;
+    let snapshot = export::read(source, sealer.as_deref())?;
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::exclusive(dir)?);
     ensure!(
-        DiskLog::start_from(&disk, entropy(), &snapshot)?,
+        DiskLog::start_from(&disk, entropy(), &snapshot, sealer.as_deref())?,
         "{} already holds a store: import into an empty directory",
         dir.display()
     );

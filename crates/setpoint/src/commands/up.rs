@@ -7,6 +7,7 @@ mod addresses;
 mod audit;
 mod authentication;
 mod authorization;
+mod encryption;
 mod first_pass;
 mod memory;
 mod paths;
@@ -40,7 +41,7 @@ use setpoint_server::pipeline::admission::AdmissionConfig;
 use setpoint_server::pipeline::service_network::ranges::{self, RangeError, Ranges};
 use setpoint_server::{api, kubeconfig};
 use setpoint_store::log::LogError;
-use setpoint_store::{MaintenanceThread, Retention, Store};
+use setpoint_store::{MaintenanceThread, Retention, Sealer, Store};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -50,8 +51,10 @@ use self::addresses::{advertised, names, parse_names, reachable};
 use self::audit::AuditArgs;
 use self::authentication::{AuthenticationArgs, FileReloader};
 use self::authorization::{AuthorizationArgs, ConfigurationFile};
+use self::encryption::ServerEncryptionArgs;
 use self::paths::Paths;
 use super::admission_flags::AdmissionArgs;
+use super::encryption::Encryption;
 use super::flags::{ControllerArgs, TolerationArgs};
 use super::fleet::{FleetArgs, Kubelets};
 use super::logging::{self, ComponentLogs};
@@ -119,6 +122,8 @@ pub struct UpArgs {
     #[command(flatten)]
     audit: AuditArgs,
     #[command(flatten)]
+    encryption: ServerEncryptionArgs,
+    #[command(flatten)]
     requests: RequestLimitArgs,
     /// Number of simulated nodes to run in this process (0 runs none)
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -181,12 +186,14 @@ pub fn run(args: &UpArgs) -> anyhow::Result<()> {
     let admission = args.admission.config()?;
     args.authorization.configuration()?;
     args.audit.validate()?;
+    args.encryption.validate(args.ephemeral)?;
     let paths = Paths::from_args(args)?;
     print_line(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), paths.store_location()));
     let component_logs = logging::start(&args.log);
     let live_bytes = args.quota_backend_bytes.unwrap_or_else(memory::live_bytes);
     let retention = Retention { live_bytes, cold_bytes: args.history_bytes, ..Retention::default() };
-    let store = open_store(&paths, retention)?;
+    let encryption = args.encryption.open()?;
+    let store = open_store(&paths, retention, encryption.as_ref().map(|encryption| encryption.sealer()))?;
     let stat = store.stat();
     let (objects, bytes) = (counted(stat.objects, "object"), human_bytes(stat.bytes));
     print_line(format_args!("store: {objects} ({bytes}) at revision {}", stat.revision));
@@ -199,7 +206,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<()> {
         args,
         &paths,
         store,
-        StartState { started_at, component_logs, fleet, descriptors, admission },
+        StartState { started_at, component_logs, fleet, descriptors, admission, encryption },
     ));
     // Unfinished requests are dropped; the store has every acknowledged commit.
     Runtime::shutdown_background(runtime);
@@ -218,12 +225,12 @@ fn print_line(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-fn open_store(paths: &Paths, retention: Retention) -> anyhow::Result<Store> {
+fn open_store(paths: &Paths, retention: Retention, sealer: Option<Arc<dyn Sealer>>) -> anyhow::Result<Store> {
     let Some(dir) = &paths.data_dir else {
         return Ok(Store::in_memory(retention));
     };
     paths.check_store()?;
-    open(dir, retention).map_err(|error| match error.downcast_ref() {
+    open(dir, retention, sealer).map_err(|error| match error.downcast_ref() {
         Some(LogError::Lost { .. }) => anyhow::anyhow!("{}: {error}", dir.display()),
         Some(LogError::Corrupt { .. }) => error.context(format!(
             "the store in {} is damaged: restore the directory from a backup, or start with another --data-dir",
@@ -281,6 +288,8 @@ struct StartState {
     descriptors: Option<u64>,
     /// Admission plugins and their configurations.
     admission: AdmissionConfig,
+    /// Encryption at rest; `None` if nothing is encrypted.
+    encryption: Option<Arc<Encryption>>,
 }
 
 async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) -> anyhow::Result<LoopEnd> {
@@ -311,6 +320,8 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     let api = api.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let api = with_access_control(api, args, paths)?;
     let auditor = api.auditor().cloned();
+    let mut tasks = JoinSet::new();
+    let api = args.encryption.start(start.encryption.clone(), api, store.clone(), &mut tasks);
     let (shell, queries) = reconcile(args, paths, &pki, store, &api, start.clone())?;
     api.show(shell.engine());
     let api = Arc::new(api.with_check(Check::new("loop", false, shell.check())));
@@ -323,7 +334,6 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     let threads = Threads::start(ThreadCounts::per_core(setpoint_sys::lower_thread_priority))?;
     let options = http::ServeOptions { bounds, threads, entropy: entropy(), drain: DRAIN_TIMEOUT, counters };
     queries.set_client_ca(&trust.client_ca);
-    let mut tasks = JoinSet::new();
     tasks.spawn(announce_ready(Arc::clone(&service), url.clone(), start.started_at, start.component_logs));
     let reloader = FileReloader {
         authenticator: Arc::clone(api.authenticator()),

@@ -17,17 +17,19 @@ mod reader;
 mod segment;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use setpoint_api::{Revision, Time};
 
-use super::wire::encode_commit;
+use super::wire::{CommitDecoder, encode_commit, encode_commit_sealed};
 use super::{CurrentRevisions, Log, LogError, LogReader, LogStat, MaintenanceTask, Replay, Verdict, decide};
 use crate::commit::{Proposal, RejectReason};
 use crate::disk::{Disk, DiskFile, is_full, is_short_of_descriptors, is_transient};
 use crate::mirror::Snapshot;
 use crate::retention::Retention;
+use crate::seal::{Sealer, Sealing};
 use crate::writer::BATCH_BYTES_MAX;
 use compaction::{CompactTask, PreallocateTask, prune_history, remove};
 use files::{Files, LogFile, NEXT, RESERVE, SPARE};
@@ -42,7 +44,7 @@ use segment::{ScanMode, Segment, check_length, scan};
 const FRAME_CAPACITY_MAX: usize = BATCH_BYTES_MAX + (4 << 10);
 
 /// Options of a log on disk.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct DiskOptions {
     /// Maximum size of a segment. The first ones are smaller, so that an empty store starts fast.
     pub segment_bytes_max: u64,
@@ -57,6 +59,21 @@ pub struct DiskOptions {
     pub retention: Retention,
     /// Random number that becomes the id of a new log.
     pub entropy: u64,
+    /// Encryption of records; `None` to store them as they are.
+    pub sealer: Option<Arc<dyn Sealer>>,
+}
+
+impl fmt::Debug for DiskOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DiskOptions")
+            .field("segment_bytes_max", &self.segment_bytes_max)
+            .field("segment_bytes_min", &self.segment_bytes_min)
+            .field("compact_bytes_min", &self.compact_bytes_min)
+            .field("reserve_bytes", &self.reserve_bytes)
+            .field("retention", &self.retention)
+            .field("is_sealed", &self.sealer.is_some())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for DiskOptions {
@@ -68,6 +85,7 @@ impl Default for DiskOptions {
             reserve_bytes: 1 << 20,
             retention: Retention::default(),
             entropy: 0,
+            sealer: None,
         }
     }
 }
@@ -88,6 +106,7 @@ pub struct DiskLog {
     /// between batches.
     frame: Vec<u8>,
     syncs: u64,
+    sealing: Option<Arc<Sealing>>,
 }
 
 /// State shared by the writer and its maintenance.
@@ -153,6 +172,7 @@ impl DiskLog {
         DiskLog {
             disk,
             id: options.entropy,
+            sealing: options.sealer.clone().map(|sealer| Arc::new(Sealing::new(sealer))),
             options,
             last_revision: Revision::ZERO,
             active: None,
@@ -169,19 +189,27 @@ impl DiskLog {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn start_from(disk: &Arc<dyn Disk>, entropy: u64, base: &Snapshot) -> Result<bool, LogError> {
+    pub fn start_from(
+        disk: &Arc<dyn Disk>,
+        entropy: u64,
+        base: &Snapshot,
+        sealer: Option<&dyn Sealer>,
+    ) -> Result<bool, LogError> {
         let files = Files::list(disk)?;
         if !(files.checkpoints.is_empty() && files.history.is_empty() && files.segments.is_empty()) {
             return Ok(false);
         }
-        checkpoint::write(disk, entropy, base, Revision::ZERO).map(|_| true)
+        checkpoint::write(disk, entropy, base, Revision::ZERO, sealer).map(|_| true)
     }
 
     fn recover(&mut self, files: &Files, into: &mut dyn Replay) -> Result<(), LogError> {
         let mut state = State { floor: files.floor(), ..State::default() };
         let mut needs_next_segment = false;
+        let sealing = self.sealing.clone();
+        let sealing = sealing.as_deref();
         if let Some(file) = files.checkpoints.last() {
-            let (snapshot, header, bytes) = checkpoint::read(&self.disk, file)?;
+            let (snapshot, header, bytes) =
+                checkpoint::read(&self.disk, file, CommitDecoder::recording(sealing))?;
             files.check_successor(&file.name(), &header)?;
             self.base_checkpoint = Some(file.clone());
             (self.id, self.last_revision) = (header.id, snapshot.revision());
@@ -212,7 +240,9 @@ impl DiskLog {
                 files.check_successor(&file.name(), &content.0)?;
                 check_length(file, &content)?;
             }
-            let end = scan(file, &content, mode, self.last_revision, &mut |commit| into.commit(commit))?;
+            let decoder = CommitDecoder::recording(sealing);
+            let end =
+                scan(file, &content, mode, self.last_revision, decoder, &mut |commit| into.commit(commit))?;
             self.last_revision = self.last_revision.max(end.last);
             state.live_bytes += end.position as u64;
             if next.is_none() {
@@ -271,7 +301,7 @@ impl DiskLog {
             (None, _) => {
                 self.syncs += 2;
                 let empty = Snapshot::default();
-                checkpoint::write(&self.disk, self.id, &empty, first).map(|bytes| {
+                checkpoint::write(&self.disk, self.id, &empty, first, None).map(|bytes| {
                     self.state.lock().base_bytes = bytes;
                 })
             }
@@ -300,8 +330,7 @@ impl DiskLog {
         self.frame.reserve_exact(admitted().map(|(proposal, _)| proposal.bytes()).sum());
         for (proposal, verdict) in batch.iter().zip(verdicts) {
             if let Ok(revision) = verdict {
-                let writes = proposal.changes.iter().map(|change| &change.write);
-                encode_commit(&mut self.frame, *revision, proposal.time, writes);
+                self.encode(*revision, proposal)?;
                 count += 1;
             }
         }
@@ -326,6 +355,18 @@ impl DiskLog {
             self.frame = Vec::new();
         }
         Ok(None)
+    }
+
+    /// Appends a commit to the frame, sealed if its resources are.
+    fn encode(&mut self, revision: Revision, proposal: &Proposal) -> Result<(), LogError> {
+        let (time, writes) = (proposal.time, proposal.changes.iter().map(|change| &change.write));
+        let Some(sealing) = &self.sealing else {
+            encode_commit(&mut self.frame, revision, time, writes);
+            return Ok(());
+        };
+        proposal.writes().for_each(|write| sealing.record_write(write.key.resource(), self.last_revision));
+        encode_commit_sealed(&mut self.frame, revision, time, writes, &**sealing.sealer())
+            .map_err(LogError::Seal)
     }
 
     /// Rotates if the frame does not fit. Drops history if the disk is full and nothing else helps.
@@ -402,7 +443,7 @@ impl Log for DiskLog {
         }
         if files.checkpoints.is_empty() && files.segments.is_empty() {
             // Written before any other file: other files without it prove that it was lost.
-            checkpoint::write(&self.disk, self.id, &Snapshot::default(), Revision::ZERO)?;
+            checkpoint::write(&self.disk, self.id, &Snapshot::default(), Revision::ZERO, None)?;
             files.checkpoints.push(LogFile::checkpoint(Revision::ZERO));
         }
         self.recover(&files, into)?;
@@ -430,7 +471,7 @@ impl Log for DiskLog {
     }
 
     fn reader(&self) -> Box<dyn LogReader> {
-        Box::new(DiskReader::new(Arc::clone(&self.disk)))
+        Box::new(DiskReader::new(Arc::clone(&self.disk)).with_sealer(self.options.sealer.clone()))
     }
 
     fn needs_maintenance(&self) -> bool {
@@ -477,6 +518,11 @@ impl Log for DiskLog {
         let active = self.active.as_ref().map_or(self.last_revision.next(), Segment::first);
         let without_exempt = self.without_exempt.clone();
         self.without_exempt.retain(|first| *first >= active);
+        let sealing = self.sealing.clone().map(|sealing| {
+            let resources = snapshot.tables().map(|(resource, _)| resource);
+            let keys = sealing.begin_checkpoint(resources, self.last_revision);
+            (sealing, keys)
+        });
         let mut state = self.state.lock();
         state.is_maintenance_running = true;
         state.compacting_bytes =
@@ -491,7 +537,12 @@ impl Log for DiskLog {
             retention: self.options.retention.clone(),
             now,
             without_exempt,
+            sealing,
         }))
+    }
+
+    fn sealing(&self) -> Option<Arc<Sealing>> {
+        self.sealing.clone()
     }
 
     fn record_durable_end(&mut self) {

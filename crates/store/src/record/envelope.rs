@@ -82,6 +82,14 @@ impl RecordEnvelope {
     }
 }
 
+/// An envelope without pairs, of an unknown cause.
+impl Default for RecordEnvelope {
+    fn default() -> RecordEnvelope {
+        let none = EncodedPairs::default();
+        RecordEnvelope::encode(&CommitCause::default(), &none, &none)
+    }
+}
+
 impl fmt::Debug for RecordEnvelope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Envelope").field(&self.0.len()).finish()

@@ -3,6 +3,10 @@
 use setpoint_api::patch::PatchType;
 use setpoint_api::resource_types;
 use setpoint_api::{Key, Time, value};
+use setpoint_sim::sim_sealer::SimSealer;
+use setpoint_store::disk::OsDisk;
+use setpoint_store::log::DiskLog;
+use setpoint_store::log::disk::DiskOptions;
 use setpoint_store::{Retention, Store};
 
 use super::*;
@@ -18,6 +22,10 @@ struct Cluster {
 
 impl Cluster {
     fn new() -> Cluster {
+        Cluster::with_store(Store::in_memory(Retention::default()))
+    }
+
+    fn with_store(store: Store) -> Cluster {
         let identity = Identity::new("u", Vec::new());
         let writer = WriteOrigin {
             identity,
@@ -26,7 +34,7 @@ impl Cluster {
             reconciler: String::new(),
             takes_over: false,
         };
-        let cluster = Cluster { store: Store::in_memory(Retention::default()), writer };
+        let cluster = Cluster { store, writer };
         let namespace = value!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "a"}});
         cluster.create_object(resource_types::find("", "v1", "namespaces").unwrap(), "", namespace);
         let account = value!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "default", "namespace": "a"}});
@@ -38,6 +46,13 @@ impl Cluster {
         &self,
         decide: impl FnOnce(&RequestContext<'_>) -> Result<Decision, Status>,
     ) -> Record {
+        match self.decide(decide) {
+            PipelineResult::Commit(proposal) => self.store.commit(*proposal).unwrap().records[0].clone(),
+            _ => panic!("the decision must be a commit"),
+        }
+    }
+
+    fn decide(&self, decide: impl FnOnce(&RequestContext<'_>) -> Result<Decision, Status>) -> PipelineResult {
         let snapshot = self.store.snapshot();
         let context = RequestContext {
             snapshot: &snapshot,
@@ -50,10 +65,7 @@ impl Cluster {
             conversions: None,
             authorization: None,
         };
-        match decide(&context).unwrap_or_else(|status| panic!("{}", status.message)).step {
-            PipelineResult::Commit(proposal) => self.store.commit(*proposal).unwrap().records[0].clone(),
-            _ => panic!("the decision must be a commit"),
-        }
+        decide(&context).unwrap_or_else(|status| panic!("{}", status.message)).step
     }
 
     fn create_object(&self, resource_type: &ResourceType, namespace: &str, object: Value) -> Record {
@@ -195,4 +207,28 @@ fn response_objects_are_fully_decoded() {
     };
     assert_eq!(object.get("spec"), codec::object(&record).get("spec"));
     assert_eq!(object.str_at(&["status", "phase"]), "Running");
+}
+
+#[test]
+fn unchanged_object_is_rewritten_only_if_it_is_stored_with_an_old_key() {
+    let (dir, sealer) = (tempfile::tempdir().unwrap(), SimSealer::new(None, &["k1"]));
+    let options = DiskOptions { sealer: Some(sealer.clone()), ..DiskOptions::default() };
+    let log = DiskLog::new(std::sync::Arc::new(OsDisk::exclusive(dir.path()).unwrap()), options);
+    let cluster = Cluster::with_store(Store::open(Box::new(log), Retention::default(), |_| ()).unwrap());
+    let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
+    let map = value!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "m", "namespace": "a"}, "data": {"k": "v"}});
+    let key = cluster.create_object(resource_type, "a", map).key(&resource_type.resource);
+    let replace = || {
+        cluster.decide(|context| {
+            let record = context.snapshot.get(&key).unwrap();
+            let live = codec::live(resource_type, record);
+            let same = DesiredObject::new(live.clone());
+            update_live(resource_type, Subresource::None, same, (record, live), &cluster.writer, context)
+        })
+    };
+    assert!(matches!(replace(), PipelineResult::Unchanged(_)));
+    sealer.rotate(&["k2", "k1"]);
+    let PipelineResult::Commit(proposal) = replace() else { panic!("the decision must be a commit") };
+    cluster.store.commit(*proposal).unwrap();
+    assert!(matches!(replace(), PipelineResult::Unchanged(_)), "it is stored with the new key");
 }

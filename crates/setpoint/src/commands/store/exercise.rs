@@ -20,7 +20,7 @@ use setpoint_api::{Clock, Key, Resource, Revision};
 use setpoint_store::log::disk::DiskOptions;
 use setpoint_store::{CommitCause, CommitError, Draft, MaintenanceThread, Precondition, Proposal, Store};
 
-use super::{SystemClock, entropy, open_with};
+use super::{EncryptionArgs, SystemClock, entropy, open_with};
 
 /// Number of keys per writer.
 const KEYS: u64 = 7;
@@ -31,6 +31,8 @@ pub struct ExerciseArgs {
     /// Data directory
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
+    #[command(flatten)]
+    encryption: EncryptionArgs,
     /// Number of concurrent writers
     #[arg(long, default_value_t = 8)]
     writers: u64,
@@ -44,7 +46,8 @@ pub struct ExerciseArgs {
 
 /// Runs the command.
 pub fn run(args: &ExerciseArgs) -> anyhow::Result<()> {
-    let mut options = DiskOptions { entropy: entropy(), ..DiskOptions::default() };
+    let sealer = args.encryption.open()?.map(|encryption| encryption.sealer());
+    let mut options = DiskOptions { entropy: entropy(), sealer, ..DiskOptions::default() };
     if args.small {
         options.segment_bytes_min = 4 << 10;
         options.segment_bytes_max = 32 << 10;

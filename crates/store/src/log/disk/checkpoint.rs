@@ -11,13 +11,14 @@ use setpoint_api::Revision;
 use super::files::{LogFile, TEMPORARY_SUFFIX};
 use super::format::{
     FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FileHeader, FileKind, FrameRead, corrupt, finish_frame,
-    read_frame, start_frame,
+    read_frame, start_frame, undecodable,
 };
 use super::preallocation::write_atomically;
 use crate::disk::{Disk, DiskFile};
 use crate::log::LogError;
-use crate::log::wire::{Interner, decode_commit, encode_record};
+use crate::log::wire::{CommitDecoder, encode_record, encode_record_sealed};
 use crate::mirror::Snapshot;
+use crate::seal::Sealer;
 
 const BLOCK_BYTES: usize = 256 << 10;
 /// Bytes that are read at a time.
@@ -25,48 +26,67 @@ const WINDOW_BYTES: usize = 4 << 20;
 
 /// Writes a checkpoint of `snapshot` durably. Returns its length in bytes. `next` is the first revision of
 /// the segment in use, whose name is durable; zero if there is none.
-pub fn write(disk: &Arc<dyn Disk>, id: u64, snapshot: &Snapshot, next: Revision) -> Result<u64, LogError> {
+pub fn write(
+    disk: &Arc<dyn Disk>,
+    id: u64,
+    snapshot: &Snapshot,
+    next: Revision,
+    sealer: Option<&dyn Sealer>,
+) -> Result<u64, LogError> {
     let log_file = LogFile::checkpoint(snapshot.revision());
     let mut at = FILE_HEADER_BYTES as u64;
-    write_atomically(disk, &format!("{}{TEMPORARY_SUFFIX}", log_file.name()), &log_file.name(), |file| {
-        let header = FileHeader {
-            kind: FileKind::Checkpoint,
-            id,
-            first: snapshot.revision(),
-            last: snapshot.revision(),
-            time: setpoint_api::Time::EPOCH,
-            synced: 0,
-            capacity: 0,
-            next,
-        };
-        file.write_at(0, &header.encode())?;
-        let mut frame = Vec::with_capacity(BLOCK_BYTES * 2);
-        let mut count = 0;
-        start_frame(&mut frame);
-        let mut flush = |frame: &mut Vec<u8>, count: &mut u32| {
-            finish_frame(frame, id, snapshot.revision(), *count);
-            file.write_at(at, frame)?;
-            at += frame.len() as u64;
-            start_frame(frame);
-            *count = 0;
-            Ok::<(), std::io::Error>(())
-        };
-        for (resource, table) in snapshot.tables() {
-            for record in table.iter() {
-                encode_record(&mut frame, resource, record);
-                count += 1;
-                if frame.len() >= BLOCK_BYTES {
-                    flush(&mut frame, &mut count)?;
+    let mut seal_error = None;
+    let written =
+        write_atomically(disk, &format!("{}{TEMPORARY_SUFFIX}", log_file.name()), &log_file.name(), |file| {
+            let header = FileHeader {
+                kind: FileKind::Checkpoint,
+                id,
+                first: snapshot.revision(),
+                last: snapshot.revision(),
+                time: setpoint_api::Time::EPOCH,
+                synced: 0,
+                capacity: 0,
+                next,
+            };
+            file.write_at(0, &header.encode())?;
+            let mut frame = Vec::with_capacity(BLOCK_BYTES * 2);
+            let mut count = 0;
+            start_frame(&mut frame);
+            let mut flush = |frame: &mut Vec<u8>, count: &mut u32| {
+                finish_frame(frame, id, snapshot.revision(), *count);
+                file.write_at(at, frame)?;
+                at += frame.len() as u64;
+                start_frame(frame);
+                *count = 0;
+                Ok::<(), std::io::Error>(())
+            };
+            for (resource, table) in snapshot.tables() {
+                for record in table.iter() {
+                    match sealer {
+                        None => encode_record(&mut frame, resource, record),
+                        Some(sealer) => {
+                            encode_record_sealed(&mut frame, resource, record, sealer).map_err(|error| {
+                                seal_error = Some(error.clone());
+                                std::io::Error::other(error)
+                            })?;
+                        }
+                    }
+                    count += 1;
+                    if frame.len() >= BLOCK_BYTES {
+                        flush(&mut frame, &mut count)?;
+                    }
                 }
             }
-        }
-        if count > 0 {
-            flush(&mut frame, &mut count)?;
-        }
-        flush(&mut frame, &mut count)
-    })
-    .map(drop)?;
-    Ok(at)
+            if count > 0 {
+                flush(&mut frame, &mut count)?;
+            }
+            flush(&mut frame, &mut count)
+        });
+    match (written, seal_error) {
+        (Ok(_), _) => Ok(at),
+        (Err(_), Some(error)) => Err(LogError::Seal(error)),
+        (Err(error), None) => Err(error),
+    }
 }
 
 /// Records the segment that follows in the header of a checkpoint that was written before that segment
@@ -83,7 +103,11 @@ pub fn record_next_segment(disk: &Arc<dyn Disk>, log_file: &LogFile, next: Revis
 }
 
 /// Reads a checkpoint with its header. Also returns its length in bytes.
-pub fn read(disk: &Arc<dyn Disk>, log_file: &LogFile) -> Result<(Snapshot, FileHeader, u64), LogError> {
+pub fn read(
+    disk: &Arc<dyn Disk>,
+    log_file: &LogFile,
+    mut decoder: CommitDecoder<'_>,
+) -> Result<(Snapshot, FileHeader, u64), LogError> {
     let name = log_file.name();
     let failed = |source| LogError::Io { action: "read", file: name.clone(), source };
     let file = disk.open(&name).map_err(failed)?;
@@ -93,7 +117,6 @@ pub fn read(disk: &Arc<dyn Disk>, log_file: &LogFile) -> Result<(Snapshot, FileH
     let header = log_file.check_header(FileHeader::decode(&name, &header)?)?;
     let mut snapshot = Snapshot::default();
     snapshot.set_revision(log_file.first);
-    let mut names = Interner::default();
     let mut window = Window { file: &*file, length, start: 0, bytes: Bytes::new() };
     let mut position = FILE_HEADER_BYTES as u64;
     loop {
@@ -109,8 +132,9 @@ pub fn read(disk: &Arc<dyn Disk>, log_file: &LogFile) -> Result<(Snapshot, FileH
         }
         let mut payload = frame.payload;
         for _ in 0..frame.count {
-            let commit = decode_commit(&mut payload, &mut names)
-                .map_err(|error| damaged(&format!("an object cannot be read: {error}")))?;
+            let commit = decoder
+                .decode(&mut payload)
+                .map_err(|error| undecodable(&name, position, "an object", error))?;
             if !snapshot.restore(&commit) {
                 return Err(damaged("an object is malformed"));
             }

@@ -18,10 +18,11 @@ use super::segment::{ScanMode, scan};
 use super::{RESERVE, SPARE, State};
 use crate::commit::Commit;
 use crate::disk::Disk;
-use crate::log::wire::encode_commit;
+use crate::log::wire::{CommitDecoder, encode_commit_sealed};
 use crate::log::{LogError, MaintenanceTask};
 use crate::mirror::Snapshot;
 use crate::retention::Retention;
+use crate::seal::{CheckpointKeys, KeepSealed, Sealing};
 
 const FRAME_BYTES: usize = 256 << 10;
 
@@ -75,6 +76,8 @@ pub(super) struct CompactTask {
     pub now: Time,
     /// First revisions of the segments that are known to hold no resource exempt from history.
     pub without_exempt: BTreeSet<Revision>,
+    /// Sealing of records, and the keys with which the checkpoint seals.
+    pub sealing: Option<(Arc<Sealing>, CheckpointKeys)>,
 }
 
 impl MaintenanceTask for CompactTask {
@@ -89,10 +92,18 @@ impl CompactTask {
     fn compact(&self) -> Result<(), LogError> {
         let base = self.snapshot.revision();
         let files = Files::list(&self.disk)?;
+        let sealing = self.sealing.as_ref();
+        let has_stale = sealing.is_some_and(|(sealing, _)| sealing.has_stale());
         let base_bytes = match files.checkpoints.last() {
-            Some(file) if file.first == base => length(&self.disk, &file.name())?,
-            _ => checkpoint::write(&self.disk, self.id, &self.snapshot, self.next)?,
+            Some(file) if file.first == base && !has_stale => length(&self.disk, &file.name())?,
+            _ => {
+                let sealer = sealing.map(|(sealing, _)| &**sealing.sealer());
+                checkpoint::write(&self.disk, self.id, &self.snapshot, self.next, sealer)?
+            }
         };
+        if let Some((sealing, keys)) = sealing {
+            sealing.finish_checkpoint(keys, base);
+        }
         for pair in files.commit_files().windows(2) {
             let last = Revision(pair[1].first.0 - 1);
             if pair[0].kind == FileKind::Segment && last <= base && self.retention.cold_bytes > 0 {
@@ -130,7 +141,9 @@ impl CompactTask {
         let content = segment.read(&*self.disk)?;
         let mut frames = FrameBuilder { id: self.id, out: Vec::new(), frame: Vec::new(), open: None };
         let mut time = Time::EPOCH;
-        scan(segment, &content, ScanMode::Sealed, Revision::ZERO, &mut |commit| {
+        // Sealed writes are copied as they are: their key need not be available.
+        let decoder = CommitDecoder::new(Some(&KeepSealed));
+        scan(segment, &content, ScanMode::Sealed, Revision::ZERO, decoder, &mut |commit| {
             time = time.max(commit.time);
             frames.push(remove_exempt(commit, &self.retention.exempt));
         })?;
@@ -182,7 +195,9 @@ impl FrameBuilder {
             (commit.revision, 0)
         });
         self.open = Some((first, count + 1));
-        encode_commit(&mut self.frame, commit.revision, commit.time, commit.writes.iter());
+        let writes = commit.writes.iter();
+        encode_commit_sealed(&mut self.frame, commit.revision, commit.time, writes, &KeepSealed)
+            .expect("writes are copied as they are");
         if self.frame.len() >= FRAME_BYTES {
             self.close();
         }
@@ -259,7 +274,10 @@ fn last_time(disk: &Arc<dyn Disk>, file: &LogFile) -> Result<Time, LogError> {
         return Ok(content.0.time);
     }
     let mut time = Time::EPOCH;
-    scan(file, &content, ScanMode::Sealed, Revision::ZERO, &mut |commit| time = time.max(commit.time))?;
+    let decoder = CommitDecoder::new(Some(&KeepSealed));
+    scan(file, &content, ScanMode::Sealed, Revision::ZERO, decoder, &mut |commit| {
+        time = time.max(commit.time);
+    })?;
     Ok(time)
 }
 

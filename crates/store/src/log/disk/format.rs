@@ -16,12 +16,13 @@ use bytes::Bytes;
 use setpoint_api::{Revision, Time};
 
 use crate::disk::SECTOR_BYTES;
-use crate::log::LogError;
+use crate::log::{CommitDecodeError, LogError};
+use crate::seal::OpenError;
 
 /// Format that this program writes. Format 2 added [`FileHeader::capacity`], [`FileHeader::next`] and the
 /// last revision of a segment that has a successor; format 1 has zeros there. Format 3 added
-/// [`FileHeader::synced`].
-pub const FORMAT: u32 = 3;
+/// [`FileHeader::synced`]. Format 4 added sealed writes.
+pub const FORMAT: u32 = 4;
 /// Bytes of a file header.
 pub const FILE_HEADER_BYTES: usize = 64;
 /// Bytes of a frame header.
@@ -242,6 +243,16 @@ pub fn looks_torn(file: &[u8], start: usize, end: usize) -> bool {
         from = to;
     }
     false
+}
+
+/// Returns the error for a commit that cannot be decoded.
+pub fn undecodable(file: &str, position: u64, noun: &str, error: CommitDecodeError) -> LogError {
+    match error {
+        CommitDecodeError::Sealed { resource, path, revision, key, error } if error != OpenError::Damaged => {
+            LogError::Sealed { file: file.to_owned(), position, resource, path, revision, key, error }
+        }
+        error => corrupt(file, position, &format!("{noun} cannot be read: {error}")),
+    }
 }
 
 /// Returns the error for damage in a file.

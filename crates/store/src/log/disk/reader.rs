@@ -13,8 +13,10 @@ use super::format::{FileKind, corrupt};
 use super::segment::{ScanMode, check_length, scan};
 use crate::commit::Commit;
 use crate::disk::Disk;
+use crate::log::wire::CommitDecoder;
 use crate::log::{LogError, LogReader};
 use crate::mirror::Snapshot;
+use crate::seal::Sealer;
 
 /// Maximum number of listings when files are removed concurrently.
 const LISTINGS_MAX: u32 = 16;
@@ -22,13 +24,24 @@ const LISTINGS_MAX: u32 = 16;
 /// Reader of the files of a disk log.
 pub struct DiskReader {
     disk: Arc<dyn Disk>,
+    sealer: Option<Arc<dyn Sealer>>,
 }
 
 impl DiskReader {
     /// Returns a reader of the log on `disk`.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>) -> DiskReader {
-        DiskReader { disk }
+        DiskReader { disk, sealer: None }
+    }
+
+    /// Sets the sealer that opens sealed writes.
+    #[must_use]
+    pub fn with_sealer(self, sealer: Option<Arc<dyn Sealer>>) -> DiskReader {
+        DiskReader { sealer, ..self }
+    }
+
+    fn decoder(&self) -> CommitDecoder<'_> {
+        CommitDecoder::new(self.sealer.as_deref())
     }
 
     /// Reads every file to the end and returns the first damage. The log must not be written meanwhile.
@@ -39,7 +52,7 @@ impl DiskReader {
         }
         let mut newest = Revision::ZERO;
         for file in &files.checkpoints {
-            let (snapshot, header, _) = checkpoint::read(&self.disk, file)?;
+            let (snapshot, header, _) = checkpoint::read(&self.disk, file, self.decoder())?;
             newest = newest.max(snapshot.revision());
             if Some(file) == files.checkpoints.last() {
                 files.check_successor(&file.name(), &header)?;
@@ -66,7 +79,7 @@ impl DiskReader {
                 files.check_successor(&file.name(), &content.0)?;
                 check_length(file, &content)?;
             }
-            let end = scan(file, &content, mode, Revision::ZERO, &mut |_| ())?;
+            let end = scan(file, &content, mode, Revision::ZERO, self.decoder(), &mut |_| ())?;
             let last = if file.kind == FileKind::History { file.last } else { end.last };
             if let Some(next) = next
                 && next.first != last.next()
@@ -82,7 +95,7 @@ impl DiskReader {
 impl LogReader for DiskReader {
     fn base(&mut self, at_most: Revision) -> Result<Snapshot, LogError> {
         retry_on_new_files(&self.disk, |files| match files.checkpoint(at_most) {
-            Some(file) => Ok(checkpoint::read(&self.disk, file)?.0),
+            Some(file) => Ok(checkpoint::read(&self.disk, file, self.decoder())?.0),
             None if files.floor() == Revision::ZERO => Ok(Snapshot::default()),
             None => Err(LogError::Compacted { floor: files.floor() }),
         })
@@ -128,7 +141,7 @@ impl DiskReader {
             let content = file.read(&*self.disk)?;
             let is_history = file.kind == FileKind::History;
             let mode = if is_history { ScanMode::of_history(&content.0) } else { ScanMode::Live };
-            let end = scan(file, &content, mode, *reached, &mut |commit| {
+            let end = scan(file, &content, mode, *reached, self.decoder(), &mut |commit| {
                 if commit.revision <= until {
                     // Recorded per commit, so that a retry does not deliver a commit twice.
                     *reached = commit.revision;

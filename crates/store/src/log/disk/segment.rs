@@ -8,11 +8,12 @@ use setpoint_api::Revision;
 use super::files::LogFile;
 use super::format::{
     FILE_HEADER_BYTES, FileHeader, FileKind, FrameRead, corrupt, looks_torn, newer_frame_after, read_frame,
+    undecodable,
 };
 use crate::commit::Commit;
 use crate::disk::{Disk, DiskFile};
 use crate::log::LogError;
-use crate::log::wire::{Interner, decode_commit};
+use crate::log::wire::CommitDecoder;
 
 /// Number of frames after which the header records the synced length.
 const SYNC_RECORD_FRAMES: u32 = 64;
@@ -166,10 +167,10 @@ pub fn scan(
     (header, file): &(FileHeader, Bytes),
     mode: ScanMode,
     after: Revision,
+    mut decoder: CommitDecoder<'_>,
     each: &mut dyn FnMut(Commit),
 ) -> Result<SegmentEnd, LogError> {
     let name = log_file.name();
-    let mut names = Interner::default();
     let mut position = FILE_HEADER_BYTES;
     let mut last = Revision(header.first.0 - 1);
     loop {
@@ -191,8 +192,9 @@ pub fn scan(
         }
         let mut payload = frame.payload;
         for _ in 0..frame.count {
-            let commit = decode_commit(&mut payload, &mut names)
-                .map_err(|error| damaged(format!("a commit cannot be read: {error}")))?;
+            let commit = decoder
+                .decode(&mut payload)
+                .map_err(|error| undecodable(&name, position as u64, "a commit", error))?;
             if commit.revision <= last || (mode != ScanMode::History && commit.revision != last.next()) {
                 return Err(damaged(format!("revision {} follows {last}", commit.revision)));
             }

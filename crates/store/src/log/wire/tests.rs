@@ -20,7 +20,7 @@ fn any_write() -> impl Strategy<Value = LogWrite> {
                 bytes: bytes.into(),
                 expires: expires.map(Time),
             });
-            LogWrite { key, body, envelope }
+            LogWrite { key, body, envelope, sealed: None }
         },
     )
 }
