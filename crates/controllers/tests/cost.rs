@@ -25,6 +25,7 @@ use planners::{indexes, planners};
 use setpoint_api::{Key, Revision, Time, Value, value};
 use setpoint_controllers::api_service_availability::RemoteAvailability;
 use setpoint_controllers::authentication_trust::AuthenticationTrust;
+use setpoint_controllers::certificate_expiry::CertificateExpiry;
 use setpoint_reconcile::planner::{ErasedMemo, PlannerHarness};
 use setpoint_reconcile::{Controller, Object, Plan, Query, Seed, World};
 use setpoint_sim::cost::callgrind::{Counter, Shard, current_shard, run_under_valgrind};
@@ -162,6 +163,7 @@ fn measured_planners() -> Vec<Box<dyn Controller>> {
     let mut all = planners();
     all.push(Box::new(RemoteAvailability));
     all.push(Box::new(AuthenticationTrust));
+    all.push(Box::new(CertificateExpiry));
     all
 }
 

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use super::{root, rust_files};
 
-const DOCUMENTS: [&str; 7] = [
+const DOCUMENTS: [&str; 8] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "docs/README.md",
     "docs/GLOSSARY.md",
+    "docs/security.md",
     "docs/walks.md",
 ];
 
