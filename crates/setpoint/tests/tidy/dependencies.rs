@@ -29,7 +29,18 @@ const LICENSES: [&str; 14] = [
 ];
 
 /// Crates of which several incompatible versions are in use, because dependencies have not agreed on one yet.
-const DUPLICATES: [&str; 0] = [];
+const DUPLICATES: [&str; 10] = [
+    "base64",
+    "cpufeatures",
+    "getrandom",
+    "hashbrown",
+    "lock_api",
+    "parking_lot",
+    "parking_lot_core",
+    "rand_core",
+    "syn",
+    "untrusted",
+];
 
 /// Crates that are not to be used, with the reason.
 const BANNED: [(&str, &str); 8] = [

@@ -138,6 +138,22 @@ fn token(server: &Server) -> String {
     created["status"]["token"].as_str().unwrap().to_owned()
 }
 
+/// Sends a request with a bearer token over HTTP/2, which is forbidden. Returns the error.
+fn forbidden_request(server: &Server, token: &str, dir: &Path) -> String {
+    let admin = std::fs::read_to_string(&server.kubeconfig).unwrap();
+    // The user is at the end of the file.
+    let lines = admin.lines().filter(|line| !line.contains("client-"));
+    let text: String =
+        lines.chain([format!("    token: {token}").as_str()]).flat_map(|line| [line, "\n"]).collect();
+    let config = dir.join("config");
+    std::fs::write(&config, text).unwrap();
+    let args = ["token", "-n", "kube-system", "--kubeconfig", config.to_str().unwrap()];
+    let output = Command::new(env!("CARGO_BIN_EXE_setpoint")).args(args).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("system:serviceaccount:default:default"), "{errors}");
+    errors
+}
+
 /// The most verbose log, metrics, states, Events and errors have no secret of a request.
 #[test]
 fn no_secret_is_in_logs_metrics_events_or_errors() {
@@ -154,6 +170,7 @@ fn no_secret_is_in_logs_metrics_events_or_errors() {
     let (head, body) = anonymous.send_as(&format!("GET {SECRETS}"), &bearer, b"");
     assert!(head.starts_with("HTTP/1.1 403 "), "the token is valid: {head}{body}");
     reported += &body;
+    reported += &forbidden_request(&server, &token, dir.path());
     for (head, headers, body) in failing_requests() {
         let is_get = head.starts_with("GET ");
         let mut client = super::Client::from_kubeconfig(&server.kubeconfig, !is_get, "http/1.1");
