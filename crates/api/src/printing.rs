@@ -37,7 +37,7 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use duration::human_duration;
+pub use duration::human_duration;
 
 /// A cell: a string, number or boolean.
 pub type Cell = Value;

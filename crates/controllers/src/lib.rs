@@ -12,6 +12,7 @@ pub mod api_services;
 pub mod attach_detach;
 pub mod authentication_trust;
 pub mod bootstrap_tokens;
+pub mod certificate_expiry;
 pub mod certificate_requests;
 pub mod cluster_role_aggregation;
 pub mod conditions;

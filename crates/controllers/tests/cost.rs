@@ -25,6 +25,7 @@ use planners::{indexes, planners};
 use setpoint_api::{Key, Revision, Time, Value, value};
 use setpoint_controllers::api_service_availability::RemoteAvailability;
 use setpoint_controllers::authentication_trust::AuthenticationTrust;
+use setpoint_controllers::certificate_expiry::CertificateExpiry;
 use setpoint_controllers::legacy_token_tracking::LegacyTokenTracking;
 use setpoint_reconcile::planner::{ErasedMemo, PlannerHarness};
 use setpoint_reconcile::{Controller, Object, Plan, Query, Seed, World};
@@ -164,6 +165,7 @@ fn measured_planners() -> Vec<Box<dyn Controller>> {
     all.push(Box::new(RemoteAvailability));
     all.push(Box::new(AuthenticationTrust));
     all.push(Box::new(LegacyTokenTracking));
+    all.push(Box::new(CertificateExpiry));
     all
 }
 

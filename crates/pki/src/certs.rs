@@ -14,6 +14,7 @@
 //! Start at [`Pki`].
 
 pub mod signing;
+pub mod users;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -87,6 +88,9 @@ pub enum CertError {
     /// Issuing failed.
     #[error("cannot issue certificates: {0}")]
     Make(#[from] rcgen::Error),
+    /// Signing failed.
+    #[error(transparent)]
+    Sign(#[from] signing::SignError),
 }
 
 /// A certificate and its key, in PEM.
@@ -306,7 +310,9 @@ fn validity_of(certificate: &X509Certificate<'_>) -> (Time, Time) {
     (Time::from_seconds(validity.not_before.timestamp()), Time::from_seconds(validity.not_after.timestamp()))
 }
 
-fn renew_at(begin: Time, end: Time) -> Time {
+/// Start of the last third of a validity: a running server renews its certificates from then on.
+#[must_use]
+pub fn renew_at(begin: Time, end: Time) -> Time {
     end.before(end.since(begin) / 3)
 }
 

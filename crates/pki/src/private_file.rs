@@ -27,6 +27,19 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replaced
 }
 
+/// Creates a file. An existing file stays as it is.
+///
+/// # Errors
+/// If the file exists, or the system fails to write.
+pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary_path = temporary_path(path);
+    // A link, unlike a rename, fails if the file exists.
+    let created = write_new(&temporary_path, bytes).and_then(|()| std::fs::hard_link(&temporary_path, path));
+    // Either the file has a second name now, or the write failed: return the first error.
+    let _ = std::fs::remove_file(&temporary_path);
+    created
+}
+
 /// Replaces files of one directory, in the order given, as [`replace`] does, and returns when all are durable.
 ///
 /// All temporary files are synced in parallel, and the directory once, so a start waits for the disk twice however

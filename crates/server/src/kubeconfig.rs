@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use setpoint_api::{value, yaml};
 use setpoint_store::disk::is_full;
 
+use setpoint_pki::certs::users::UserCertificate;
 use setpoint_pki::certs::{ADMIN_NAME, Pki};
 use setpoint_pki::private_file;
 
@@ -60,6 +62,27 @@ users:
         certificate = encoded(&pki.admin.certificate),
         key = encoded(&pki.admin.key),
     )
+}
+
+/// Contents of the kubeconfig of a user for the server at `url`.
+#[must_use]
+pub fn user_text(url: &str, name: &str, issued: &UserCertificate) -> String {
+    let encoded = |pem: &str| STANDARD.encode(pem);
+    let context = value!({"cluster": "setpoint", "user": (name)});
+    let cluster = value!({"server": (url), "certificate-authority-data": (encoded(&issued.ca))});
+    let user = value!({
+        "client-certificate-data": (encoded(&issued.certificate)),
+        "client-key-data": (encoded(&issued.key)),
+    });
+    let config = value!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "setpoint",
+        "clusters": [{"name": "setpoint", "cluster": (cluster)}],
+        "contexts": [{"name": "setpoint", "context": (context)}],
+        "users": [{"name": (name), "user": (user)}],
+    });
+    let mut text = Vec::new();
+    yaml::write(&config, &mut text);
+    format!("# Written by `setpoint users add`.\n{}", String::from_utf8_lossy(&text))
 }
 
 /// Writes the file, and creates its directory. An identical file is not touched. On a full disk the old file stays:

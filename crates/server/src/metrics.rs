@@ -5,6 +5,7 @@
 //! bounded, because every label comes from the table of resource types or a bounded number of custom ones. Other
 //! components add families by [`Metrics::register`].
 
+mod certificates;
 mod custom_rows;
 mod process;
 mod requests;
@@ -20,6 +21,7 @@ use parking_lot::RwLock;
 use setpoint_api::{Clock, resource_types};
 use setpoint_store::{Snapshot, StoreStat};
 
+pub use self::certificates::CertificateExpirations;
 pub use self::requests::SeriesKey;
 pub use self::text::{MetricType, Text};
 
@@ -40,6 +42,7 @@ pub struct Metrics {
     /// Events sent to watches, by the index of the resource type; then those of custom ones, by their row.
     watch_events: Vec<AtomicU64>,
     sources: RwLock<Vec<Box<Source>>>,
+    certificates: CertificateExpirations,
 }
 
 impl Default for Metrics {
@@ -50,6 +53,7 @@ impl Default for Metrics {
                 .take(resource_types::all().len() + CUSTOM_ROWS_MAX)
                 .collect(),
             sources: RwLock::default(),
+            certificates: CertificateExpirations::default(),
         }
     }
 }
@@ -58,6 +62,12 @@ impl Metrics {
     /// Adds a source, which is called at each scrape. It must write complete families and must not block.
     pub fn register(&self, source: impl Fn(&mut Text) + Send + Sync + 'static) {
         self.sources.write().push(Box::new(source));
+    }
+
+    /// Expiry times of certificates.
+    #[must_use]
+    pub fn certificates(&self) -> &CertificateExpirations {
+        &self.certificates
     }
 
     /// Series of a request.
@@ -92,6 +102,7 @@ impl Metrics {
         self.write_watch_events(&mut text);
         write_inflight(&mut text, inflight);
         write_objects(&mut text, snapshot, catalog);
+        self.certificates.write(&mut text, snapshot);
         if let Some(store) = store {
             write_store(&mut text, store);
         }

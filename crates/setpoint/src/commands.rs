@@ -1,6 +1,8 @@
 //! Subcommands, one module each.
 
 mod admission_flags;
+mod api_client;
+pub mod certs;
 mod encryption;
 mod engine;
 mod flags;
@@ -10,9 +12,11 @@ pub mod node;
 mod request_limits;
 pub mod run;
 pub mod store;
+pub mod token;
 pub mod up;
+pub mod users;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
@@ -22,6 +26,11 @@ fn default_data_dir() -> anyhow::Result<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
     let base = base.or_else(home).context("no home directory: set --data-dir")?;
     Ok(base.join("setpoint"))
+}
+
+/// Data directory of a flag, or the default one.
+fn data_dir_or_default(dir: Option<&Path>) -> anyhow::Result<PathBuf> {
+    dir.map_or_else(default_data_dir, |dir| Ok(dir.to_owned()))
 }
 
 /// Formats a number of bytes for people.

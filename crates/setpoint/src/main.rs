@@ -23,6 +23,9 @@ const PURGE_DELAY: Duration = Duration::from_millis(10);
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Allow core dumps and debuggers of the same user; both see keys, tokens and Secrets
+    #[arg(long, global = true)]
+    allow_core_dumps: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -35,15 +38,28 @@ enum Command {
     Node(commands::node::NodeArgs),
     /// Inspect and maintain a data directory
     Store(commands::store::StoreArgs),
+    /// List certificates with their expiry
+    Certs(commands::certs::CertsArgs),
+    /// Issue client certificates for users
+    Users(commands::users::UsersArgs),
+    /// Request a service account token
+    Token(commands::token::TokenArgs),
 }
 
 fn main() -> ExitCode {
     setpoint_sys::set_purge_delay(PURGE_DELAY);
-    let outcome = match Cli::parse().command {
+    let cli = Cli::parse();
+    if !cli.allow_core_dumps {
+        setpoint_sys::forbid_core_dumps();
+    }
+    let outcome = match cli.command {
         Command::Up(args) => commands::up::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Node(args) => commands::node::run(&args),
         Command::Store(args) => commands::store::run(args),
+        Command::Certs(args) => commands::certs::run(&args),
+        Command::Users(args) => commands::users::run(&args),
+        Command::Token(args) => commands::token::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,10 +7,14 @@
 mod audit;
 #[path = "up/bad_input.rs"]
 mod bad_input;
+#[path = "up/credentials.rs"]
+mod credentials;
 #[path = "up/encryption.rs"]
 mod encryption;
 #[path = "up/kms_plugin.rs"]
 mod kms_plugin;
+#[path = "up/privacy.rs"]
+mod privacy;
 #[path = "up/validation.rs"]
 mod validation;
 
@@ -27,8 +31,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+/// Server under the usual file mode mask, which lets others read new files.
 fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 022; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_setpoint")]);
     command.args(["up", "--nodes", "0"]).args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -44,8 +50,12 @@ struct Server {
 
 impl Server {
     fn start(args: &[&str]) -> Server {
+        Server::spawn(&mut command(args))
+    }
+
+    fn spawn(command: &mut Command) -> Server {
         let start = Instant::now();
-        let mut child = command(args).args(["--port", "0"]).spawn().unwrap();
+        let mut child = command.args(["--port", "0"]).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut output = vec![lines.next().expect("a first line").unwrap()];
         let first_line = start.elapsed();

@@ -115,7 +115,7 @@ fn resources_that_are_not_sealed_are_stored_as_without_a_sealer() {
     let sealer = SimSealer::new(Some(secrets()), &["k1"]);
     for (dir, sealer) in dirs.iter().zip([None, Some(&sealer)]) {
         let store = open(dir.path(), sealer).unwrap();
-        (0..80).for_each(|n| drop(put_pod(&store, &format!("p{n}"))));
+        (0..80).for_each(|n| _ = put_pod(&store, &format!("p{n}")));
         store.compact(Time(1)).unwrap();
         put_pod(&store, "last");
     }

@@ -3,6 +3,8 @@
 use std::ffi::{c_int, c_long};
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 // Linked only: the crate has no bindings for the functions below.
@@ -47,6 +49,19 @@ pub fn raise_descriptor_limit() -> Option<u64> {
     }
 }
 
+/// Forbids core dumps of this process, and access to its memory by other processes of the same user: both would show
+/// keys, tokens and Secrets.
+///
+/// Profilers and debuggers need the privileges of root from then on. Programs that this process starts may not dump
+/// either, unless they raise their limit.
+pub fn forbid_core_dumps() {
+    // Each of the two suffices against a dump, so if one is refused, the other remains.
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let _ = setrlimit(Resource::Core, none);
+    #[cfg(target_os = "linux")]
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +73,15 @@ mod tests {
         setrlimit(Resource::Nofile, lowered).unwrap();
         assert_eq!(raise_descriptor_limit(), limit.maximum);
         assert_eq!(getrlimit(Resource::Nofile).current, limit.maximum);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn process_without_core_dumps_is_not_dumpable() {
+        forbid_core_dumps();
+        let limit = getrlimit(Resource::Core);
+        assert_eq!((limit.current, limit.maximum), (Some(0), Some(0)));
+        assert_eq!(rustix::process::dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
     }
 
     #[test]

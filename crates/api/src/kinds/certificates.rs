@@ -3,6 +3,7 @@
 //! The content of PEM blocks is not parsed here: signatures and X.509 are checked by the server.
 
 pub mod cluster_trust_bundle;
+pub mod expiry;
 pub mod pem;
 pub mod pod_certificate_request;
 pub mod signer;

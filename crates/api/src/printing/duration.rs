@@ -13,7 +13,7 @@ const YEAR: i64 = 365 * DAY;
 /// Duration between two times: `45s`, `3m20s`, `2d4h`. Up to a second before zero counts as zero, because
 /// clocks differ; more is `<invalid>`.
 #[must_use]
-pub(crate) fn human_duration(from: Time, to: Time) -> String {
+pub fn human_duration(from: Time, to: Time) -> String {
     let seconds = to.0.saturating_sub(from.0) / MICROS_PER_SECOND;
     match seconds {
         ..-1 => "<invalid>".to_owned(),

@@ -23,7 +23,7 @@ use crate::x509::{CertificateRequest, SubjectAltNames};
 /// Default and maximum lifetime of a certificate.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Minimum lifetime of a certificate.
-const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
+pub const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
 /// Certificates with a shorter lifetime expire at the requested time although they are backdated.
 const SHORT_LIFETIME: Duration = Duration::from_secs(8 * 60 * 60);
 /// Last year that UTCTime can encode.

@@ -3,6 +3,8 @@
 mod http1_attacks;
 mod http2_attacks;
 mod isolation;
+#[path = "tests/tls.rs"]
+mod tls_versions;
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -192,6 +194,7 @@ struct Running {
     address: SocketAddr,
     pki: Pki,
     sample: Arc<Sample>,
+    tls: Arc<Tls>,
     counters: Arc<Counters>,
     stop: oneshot::Sender<()>,
     served: JoinHandle<bool>,
@@ -214,8 +217,8 @@ async fn start_trusting(bounds: Bounds, trust: ClientTrust) -> Running {
     let (stop, stopped) = oneshot::channel();
     let stopped = async move { stopped.await.unwrap_or(()) };
     let service: Arc<dyn Service> = Arc::clone(&sample) as _;
-    let served = tokio::spawn(serve(listener, tls, service, options, stopped));
-    Running { address, pki, sample, counters, stop, served }
+    let served = tokio::spawn(serve(listener, Arc::clone(&tls), service, options, stopped));
+    Running { address, pki, sample, tls, counters, stop, served }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a real handshake looks at the real clock")]

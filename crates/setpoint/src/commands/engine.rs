@@ -6,6 +6,7 @@ use setpoint_api::yaml;
 use setpoint_controllers::api_service_availability::RemoteAvailability;
 use setpoint_controllers::api_services::MetricsService;
 use setpoint_controllers::authentication_trust::AuthenticationTrust;
+use setpoint_controllers::certificate_expiry::CertificateExpiry;
 use setpoint_controllers::lease_holder::LeaseHolder;
 use setpoint_controllers::legacy_token_tracking::LegacyTokenTracking;
 use setpoint_controllers::node_ipam::{Cidr, ClusterCidr, NodeIpam};
@@ -101,6 +102,7 @@ impl ControllerSelection {
         server_controllers.push(Box::new(RemoteAvailability));
         server_controllers.push(Box::new(AuthenticationTrust));
         server_controllers.push(Box::new(LegacyTokenTracking));
+        server_controllers.push(Box::new(CertificateExpiry));
         if nodes.count > 0 {
             controllers.extend(setpoint_node::planners(nodes));
         }

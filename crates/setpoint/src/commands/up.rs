@@ -7,6 +7,7 @@ mod addresses;
 mod audit;
 mod authentication;
 mod authorization;
+mod certificate_files;
 mod encryption;
 mod first_pass;
 mod memory;
@@ -51,6 +52,7 @@ use self::addresses::{advertised, names, parse_names, reachable};
 use self::audit::AuditArgs;
 use self::authentication::{AuthenticationArgs, FileReloader};
 use self::authorization::{AuthorizationArgs, ConfigurationFile};
+use self::certificate_files::{CertificateFile, CertificateMonitor};
 use self::encryption::ServerEncryptionArgs;
 use self::paths::Paths;
 use super::admission_flags::AdmissionArgs;
@@ -162,6 +164,13 @@ impl UpArgs {
     /// CIDR ranges for Services, as far as they are set.
     fn service_ranges(&self) -> &[Cidr] {
         self.service_cluster_ip_range.as_ref().map_or(&[], |ranges| &ranges.0)
+    }
+
+    /// Files with certificates that others renew.
+    fn certificate_files(&self) -> anyhow::Result<Vec<CertificateFile>> {
+        let mut files = self.authentication.certificate_files();
+        files.extend(authorization::certificate_files(&self.authorization.configuration()?));
+        Ok(files)
     }
 
     /// Rejects a pod CIDR that conflicts with the Service ranges, if this process assigns pod CIDRs.
@@ -343,9 +352,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
         in_use: trust,
     };
     tasks.spawn(reloader.run());
-    if let Some(file) = ConfigurationFile::of(&args.authorization)? {
-        tasks.spawn(file.follow(Arc::clone(&api)));
-    }
+    follow_files(&mut tasks, args, &api)?;
     let (tls_in_use, api_in_use) = (Arc::clone(&tls), Arc::clone(&api));
     let renewer =
         CertificateRenewer { paths: paths.clone(), names, url, tls: tls_in_use, api: api_in_use, queries };
@@ -441,9 +448,7 @@ fn reconcile(
         })
         .with_api_queries(api.aggregated_queries(tokio::runtime::Handle::current()));
     let queries = Arc::new(queries);
-    queries.sign_with(&pki.ca)?;
-    queries.publish_trust(pki);
-    api.use_front_proxy(pki);
+    publish(pki, api, &queries)?;
     let (clock, entropy): (Arc<dyn Clock>, Arc<Entropy>) = (Arc::new(SystemClock), Arc::new(entropy));
     let tolerations = args.tolerations.tolerations();
     let executor = InFlightWrites::new(store.clone(), Arc::clone(&clock), Arc::clone(&entropy), tolerations)
@@ -457,6 +462,24 @@ fn reconcile(
     };
     let shell = Shell::start(store, engine, clock, entropy, Arc::clone(&queries), Box::new(executor))?;
     Ok((shell, queries))
+}
+
+/// Follows files that change while the server runs: the authorizers, and certificates that others renew.
+fn follow_files(tasks: &mut JoinSet<()>, args: &UpArgs, api: &Arc<Api>) -> anyhow::Result<()> {
+    if let Some(file) = ConfigurationFile::of(&args.authorization)? {
+        tasks.spawn(file.follow(Arc::clone(api)));
+    }
+    tasks.spawn(CertificateMonitor::new(args.certificate_files()?, api).run());
+    Ok(())
+}
+
+/// Uses certificates from now on, wherever it is not the socket that does.
+fn publish(pki: &Pki, api: &Api, queries: &QueryHandler) -> anyhow::Result<()> {
+    queries.sign_with(&pki.ca)?;
+    queries.publish_trust(pki);
+    api.use_front_proxy(pki);
+    api.metrics().certificates().set_own(pki);
+    Ok(())
 }
 
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -530,9 +553,7 @@ impl CertificateRenewer {
     fn renew(&self) -> anyhow::Result<Pki> {
         let pki = self.paths.pki(&self.names)?;
         self.tls.replace(&pki)?;
-        self.queries.sign_with(&pki.ca)?;
-        self.queries.publish_trust(&pki);
-        self.api.use_front_proxy(&pki);
+        publish(&pki, &self.api, &self.queries)?;
         kubeconfig::write(&self.paths.kubeconfig, &kubeconfig::text(&self.url, &pki))?;
         Ok(pki)
     }

@@ -4,14 +4,16 @@ use std::path::PathBuf;
 
 use super::{root, rust_files};
 
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 10] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "docs/README.md",
     "docs/GLOSSARY.md",
+    "docs/audit.md",
     "docs/encryption.md",
+    "docs/security.md",
     "docs/walks.md",
 ];
 

@@ -216,7 +216,8 @@ fn invalid_configuration_is_rejected_before_the_data_directory_is_created() {
 }
 
 fn kms(plugin: &KmsPlugin) -> String {
-    let socket = plugin.socket().to_str().unwrap();
+    let socket = plugin.socket();
+    let socket = socket.to_str().unwrap();
     format!("{{kms: {{apiVersion: v2, name: vault, endpoint: 'unix://{socket}', timeout: 1s}}}}")
 }
 

@@ -34,6 +34,16 @@ fn no_values() -> Value {
     Value::List(Vec::new())
 }
 
+/// Certificate in base64 of PEM, without padding, so that repetitions are valid too.
+const CERTIFICATE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJjakNDQVJtZ0F3SUJBZ0lVYmVHMy8rL3pvWFB1bVhOOEVZRnUxb2JQZi80d0NnWUlLb1pJemowRUF3SXcKRGpFTU1Bb0dBMVVFQXd3RFlXNXVNQ0FYRFRJMk1URXhOakF6TVRNd05sb1lEekl4TWpZeE1ESXpNRE14TXpBMgpXakFPTVF3d0NnWURWUVFEREFOaGJtNHdXVEFUQmdjcWhrak9QUUlCQmdncWhrak9QUU1CQndOQ0FBVDBGVHFyCkZyQTVvS2U4L2NQbVM4bk1NaE5lRCtTdkVBRWpoaTI5T2hxSWthTFFhdUk1T3JyQ1FSdUp2VEpOME10d3hxNksKZHByTVNSWHl0SGZlZ3MzaG8xTXdVVEFkQmdOVkhRNEVGZ1FVanF0MEdCYy96SUFnWFJVZkxFcFNhUk1UWURzdwpId1lEVlIwakJCZ3dGb0FVanF0MEdCYy96SUFnWFJVZkxFcFNhUk1UWURzd0R3WURWUjBUQVFIL0JBVXdBd0VCCi96QUtCZ2dxaGtqT1BRUURBZ05IQURCRUFpQUIwMi9CTWpVVytLNnRmZ2FTMVZpa0RtRktpMXIxdlVobEp4UTUKVk5XL3FBSWdJamQ5V2tHelp1T1VTLzdxLzdWbkNEV2MzYWVVOXNYN0gyQ3RnanozMEVjPQotLS0tLUVORCBDRVJUSUZJQ0FURS0tLS0tCgoK";
+
+/// Configuration of webhooks with this CA bundle.
+fn webhooks(len: usize, bundle: &str) -> Object {
+    let webhook = |at| value!({"name": (name("w", at)), "clientConfig": {"caBundle": (bundle)}});
+    let resource = "validatingwebhookconfigurations.admissionregistration.k8s.io";
+    object(resource, "w", value!({"webhooks": (list(len, webhook))}))
+}
+
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 
 fn budget() -> Value {
@@ -496,6 +506,18 @@ pub const CASES: &[Case] = &[
             let namespace = object("namespaces", "kube-system", value!({"status": {"phase": "Active"}}));
             many(len, "configmaps", "c", |_| value!({})).chain([namespace]).collect()
         },
+    ),
+    Case::new(
+        "certificate-expiry-controller",
+        "webhooks",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io w",
+        |len| vec![webhooks(len, CERTIFICATE)],
+    ),
+    Case::new(
+        "certificate-expiry-controller",
+        "certificates",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io w",
+        |len| vec![webhooks(1, &CERTIFICATE.repeat(len))],
     ),
     Case::new(
         "priority-and-fairness-config-producer",

@@ -15,6 +15,7 @@ use setpoint_server::authentication::{AuthenticationOptions, Authenticator, Toke
 use setpoint_server::http::{ClientTrust, Tls};
 
 use self::oidc::OidcArgs;
+use super::certificate_files::CertificateFile;
 use crate::commands::fleet::parse_duration;
 
 /// Interval at which changed files are looked for. Upstream looks each minute and gets notified in between.
@@ -149,6 +150,15 @@ impl AuthenticationArgs {
             }),
             request_headers: self.request_header.headers()?,
         })
+    }
+
+    /// Files with certificates.
+    pub fn certificate_files(&self) -> Vec<CertificateFile> {
+        let authorities =
+            [&self.client_ca_file, &self.request_header.requestheader_client_ca_file, self.oidc.ca_file()];
+        let webhook = &self.webhook.authentication_token_webhook_config_file;
+        let authorities = authorities.into_iter().flatten().cloned().map(CertificateFile::Authorities);
+        authorities.chain(webhook.iter().cloned().map(CertificateFile::Kubeconfig)).collect()
     }
 
     /// Reads the CA certificates of clients and proxies.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use setpoint_authorization::config::{self, AuthorizationConfiguration, ReviewVersion};
+use setpoint_authorization::config::{self, AuthorizationConfiguration, AuthorizerType, ReviewVersion};
 use setpoint_server::api::Api;
 
+use super::certificate_files::CertificateFile;
 use crate::commands::fleet::parse_duration;
 
 /// Authorizers of the server.
@@ -79,6 +80,18 @@ impl AuthorizationArgs {
         );
         Ok(config::modes(&modes, file, version, ttls)?)
     }
+}
+
+/// Files with certificates: the kubeconfigs of webhooks.
+pub fn certificate_files(configuration: &AuthorizationConfiguration) -> Vec<CertificateFile> {
+    let types = configuration.authorizers.iter().map(|one| &one.authorizer);
+    let kubeconfig = |authorizer: &AuthorizerType| match authorizer {
+        AuthorizerType::Webhook(webhook) => {
+            Some(CertificateFile::Kubeconfig(PathBuf::from(&*webhook.kubeconfig)))
+        }
+        _ => None,
+    };
+    types.filter_map(kubeconfig).collect()
 }
 
 /// Reads a configuration file. Returns its text too.

@@ -13,7 +13,7 @@
 //! another crash at the same key enters safe mode again.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use setpoint_api::Key;
@@ -90,7 +90,7 @@ impl ProgressFile {
     pub fn begin(data_dir: &Path) -> std::io::Result<ProgressFile> {
         let path = data_dir.join(FILE_NAME);
         let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).open(&path)?;
+        let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
         let mut bytes = vec![0; FILE_BYTES];
         let read = file.read_at(&mut bytes, 0)?;
         let crashes = Crashes::parse(&String::from_utf8_lossy(&bytes[..read]));

@@ -55,6 +55,11 @@ impl OidcArgs {
             || !self.oidc_required_claim.is_empty()
     }
 
+    /// File with CA certificates of the issuer.
+    pub fn ca_file(&self) -> &Option<PathBuf> {
+        &self.oidc_ca_file
+    }
+
     /// Returns the options of the issuer; `None` without flags. `has_file` if an AuthenticationConfiguration is set.
     pub fn options(&self, has_file: bool) -> anyhow::Result<Option<OidcOptions>> {
         if !self.is_set() {
