@@ -166,7 +166,7 @@ struct WriteNames<'w> {
     name: &'w str,
     /// Name in the path: a new object has none there.
     in_path: &'w str,
-    subresource: &'static str,
+    subresource: &'w str,
 }
 
 impl<'w> WriteNames<'w> {
@@ -186,7 +186,7 @@ impl<'w> WriteNames<'w> {
                 namespace: key.namespace().unwrap_or_default(),
                 name: key.name(),
                 in_path: key.name(),
-                subresource: *subresource,
+                subresource,
             },
             Write::Delete { key, .. } => WriteNames {
                 namespace: key.namespace().unwrap_or_default(),

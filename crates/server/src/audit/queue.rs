@@ -1,7 +1,7 @@
 //! Bounded queue of encoded events between requests and the thread of a backend.
 //!
 //! A push takes a lock for a moment and wakes the thread only if it waits for that event: in the mode `batch` the thread
-//! sleeps until a batch is full or its time is up, so most pushes wake nobody.
+//! sleeps until a batch is full or its time is up, so most pushes wake no thread.
 
 use std::collections::VecDeque;
 use std::time::Duration;
