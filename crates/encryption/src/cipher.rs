@@ -40,10 +40,10 @@ pub(crate) struct CipherFailure;
 
 /// Key of a cipher.
 pub(crate) enum CipherKey {
-    /// AES-256-GCM with a derived key per sealing. Boxed: it is the largest.
+    /// AES-256-GCM with a derived key per sealing.
     Gcm(Box<Prk>),
     /// AES-256-CBC with HMAC.
-    Cbc { encryption: Zeroizing<[u8; KEY_BYTES]>, authentication: hmac::Key },
+    Cbc { encryption: Zeroizing<[u8; KEY_BYTES]>, authentication: Box<hmac::Key> },
     /// XSalsa20-Poly1305.
     Secretbox(Box<XSalsa20Poly1305>),
 }
@@ -77,7 +77,7 @@ impl CipherKey {
         let authentication = derive::<KEY_BYTES>(&prk, &[b"authentication"])?;
         Ok(CipherKey::Cbc {
             encryption: derive(&prk, &[b"encryption"])?,
-            authentication: hmac::Key::new(hmac::HMAC_SHA256, &*authentication),
+            authentication: Box::new(hmac::Key::new(hmac::HMAC_SHA256, &*authentication)),
         })
     }
 

@@ -1,5 +1,7 @@
 //! Sealing of resources: nothing of them is readable in the files, and keys can be replaced.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -200,11 +200,11 @@ fn text(value: &[u8]) -> Result<String, MessageError> {
     String::from_utf8(value.to_vec()).map_err(|_| MessageError)
 }
 
+/// Reads a field of bytes, by its number.
+type FieldReader<'a> = dyn FnMut(u64, &[u8]) -> Result<(), MessageError> + 'a;
+
 /// Passes the fields of bytes to `each`, and skips the others.
-fn each_field(
-    mut bytes: &[u8],
-    each: &mut dyn FnMut(u64, &[u8]) -> Result<(), MessageError>,
-) -> Result<(), MessageError> {
+fn each_field(mut bytes: &[u8], each: &mut FieldReader<'_>) -> Result<(), MessageError> {
     while !bytes.is_empty() {
         let tag = varint(&mut bytes)?;
         match tag & 7 {

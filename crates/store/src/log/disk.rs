@@ -266,7 +266,8 @@ impl DiskLog {
         let needed_bytes = (frame + format::FILE_HEADER_BYTES) as u64;
         let spare = self.state.lock().preallocated.spare.take_if(|spare| spare.capacity() >= needed_bytes);
         if let Some(spare) = spare {
-            return self.begin_segment(spare).map_err(|(error, spare)| {
+            return self.begin_segment(spare).map_err(|failed| {
+                let (error, spare) = *failed;
                 self.state.lock().preallocated.spare = Some(spare);
                 error
             });
@@ -274,10 +275,10 @@ impl DiskLog {
         let capacity = self.next_capacity().max(needed_bytes.next_multiple_of(4096));
         let next = preallocation::preallocate(&self.disk, NEXT, capacity)?;
         self.syncs += 2;
-        self.begin_segment(next).map_err(|(error, _)| error)
+        self.begin_segment(next).map_err(|failed| failed.0)
     }
 
-    fn begin_segment(&mut self, file: PreallocatedFile) -> Result<(), (LogError, PreallocatedFile)> {
+    fn begin_segment(&mut self, file: PreallocatedFile) -> Result<(), Box<(LogError, PreallocatedFile)>> {
         let first = self.last_revision.next();
         let segment = preallocation::begin_segment(&self.disk, file, self.id, first)?;
         self.syncs += 2;
@@ -417,7 +418,8 @@ impl DiskLog {
             match self.begin_segment(reserve) {
                 Ok(()) if self.write(batch, &verdicts)?.is_none() => return Ok(verdicts),
                 Ok(()) => {}
-                Err((error, reserve)) => {
+                Err(failed) => {
+                    let (error, reserve) = *failed;
                     self.state.lock().preallocated.reserve = Some(reserve);
                     as_shortage(Err(error))?;
                 }

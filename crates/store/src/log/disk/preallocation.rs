@@ -66,7 +66,7 @@ pub fn begin_segment(
     prepared: PreallocatedFile,
     id: u64,
     first: Revision,
-) -> Result<Segment, (LogError, PreallocatedFile)> {
+) -> Result<Segment, Box<(LogError, PreallocatedFile)>> {
     let header = FileHeader {
         kind: FileKind::Segment,
         id,
@@ -88,7 +88,7 @@ pub fn begin_segment(
     };
     match attempt() {
         Ok(()) => Ok(Segment::begin(prepared.file, header)),
-        Err(error) => Err((error, prepared)),
+        Err(error) => Err(Box::new((error, prepared))),
     }
 }
 
