@@ -170,6 +170,7 @@ impl UpArgs {
     fn certificate_files(&self) -> anyhow::Result<Vec<CertificateFile>> {
         let mut files = self.authentication.certificate_files();
         files.extend(authorization::certificate_files(&self.authorization.configuration()?));
+        files.extend(self.audit.certificate_file());
         Ok(files)
     }
 

@@ -18,6 +18,7 @@ use setpoint_server::webhooks::client::WebhookClient;
 
 use self::log_flags::AuditLogArgs;
 use self::webhook_flags::AuditWebhookArgs;
+use super::certificate_files::CertificateFile;
 
 /// The version of events.
 const EVENT_VERSION: &str = "audit.k8s.io/v1";
@@ -47,6 +48,11 @@ impl AuditArgs {
         self.log.options()?;
         self.webhook.options()?;
         self.webhook.endpoint().map(drop)
+    }
+
+    /// File with certificates: the kubeconfig of the webhook.
+    pub fn certificate_file(&self) -> Option<CertificateFile> {
+        self.webhook.config_file().map(|path| CertificateFile::Kubeconfig(path.to_owned()))
     }
 
     /// Returns the policy; `None` if nothing is audited. A policy needs a backend, and a backend needs a policy:

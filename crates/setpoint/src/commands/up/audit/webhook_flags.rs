@@ -1,6 +1,6 @@
 //! Flags of the audit webhook.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use setpoint_server::audit::{BatchOptions, ThrottleOptions, WebhookOptions};
@@ -67,6 +67,11 @@ impl AuditWebhookArgs {
     /// Name of the flag that enables the backend, if it is set.
     pub fn backend_flag(&self) -> Option<&'static str> {
         self.audit_webhook_config_file.is_some().then_some("--audit-webhook-config-file")
+    }
+
+    /// Kubeconfig of the webhook; `None` if there is none.
+    pub fn config_file(&self) -> Option<&Path> {
+        self.audit_webhook_config_file.as_deref()
     }
 
     /// Reads the endpoint of the webhook; `None` if there is none.
