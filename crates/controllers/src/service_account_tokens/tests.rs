@@ -1,3 +1,5 @@
+//! Tests of the tokens of Secrets.
+
 use setpoint_sim::cluster::{Cluster, Controllers};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of the configuration.
+
 use proptest::prelude::*;
 
 use super::*;

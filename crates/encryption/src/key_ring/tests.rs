@@ -1,3 +1,5 @@
+//! Tests of sealing and opening with the keys of a configuration.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Tests of the messages and the states of KMS plugins.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;

@@ -64,13 +64,27 @@ fn packages() -> Vec<Value> {
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
-    let built: BTreeSet<&str> = nodes.iter().map(|node| node["id"].as_str().unwrap()).collect();
+    let built = built();
     let packages = metadata["packages"].as_array().unwrap().iter();
-    let packages: Vec<Value> =
-        packages.filter(|package| built.contains(package["id"].as_str().unwrap())).cloned().collect();
+    let is_built = |package: &&Value| {
+        built.contains(&format!("{} v{}", text(package, "name"), text(package, "version")))
+    };
+    let packages: Vec<Value> = packages.filter(is_built).cloned().collect();
     assert!(packages.len() > 20);
     packages
+}
+
+/// Names and versions of the packages that this platform builds. The metadata also list those of disabled features.
+fn built() -> BTreeSet<String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--workspace", "--locked", "--edges", "normal,build,dev", "--prefix", "none"])
+        .args(["--no-dedupe", "--format", "{p}"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ")).collect()
 }
 
 fn text<'a>(package: &'a Value, field: &str) -> &'a str {

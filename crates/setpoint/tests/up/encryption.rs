@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use super::kms_plugin::{Behavior, KmsPlugin};
-use super::{Server, failure};
+use super::{Server, command};
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 /// Occurs in a Secret: its base64, as the API has it, and its label.
@@ -64,7 +64,12 @@ impl Setup {
 
     fn failure(&self) -> String {
         let args = self.args();
-        failure(&args.iter().map(String::as_str).collect::<Vec<_>>())
+        let output = command(&args.iter().map(String::as_str).collect::<Vec<_>>()).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        // Calls of a KMS plugin are logged before.
+        let last = errors.lines().last().unwrap_or_default();
+        assert!(!output.status.success() && last.starts_with("setpoint: "), "{errors}");
+        last.to_owned()
     }
 
     /// Runs `setpoint store`, with the configuration or without.

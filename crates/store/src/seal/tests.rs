@@ -1,3 +1,5 @@
+//! Tests of sealed writes.
+
 use super::*;
 
 /// Sealer with one key for all resources, which can be replaced.

@@ -1,3 +1,5 @@
+//! Tests of the policy that follows the store.
+
 use proptest::prelude::*;
 use setpoint_api::{RequestInfo, Time, Value, resource_types, value};
 use setpoint_store::{CommitCause, Precondition, Proposal, Retention};

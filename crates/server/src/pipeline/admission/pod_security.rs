@@ -13,7 +13,7 @@ use setpoint_api::status::Status;
 use setpoint_api::{Key, Resource, Value};
 use setpoint_store::Snapshot;
 
-use self::metrics::Mode;
+use self::metrics::EvaluationMode;
 pub use self::metrics::PodSecurityMetrics;
 use self::policy::PREFIX;
 pub use self::policy::{Level, LevelVersion, PodSecurityConfig, Policy, PolicyVersion};
@@ -54,7 +54,9 @@ pub(super) fn validate(
         && !(is_pod && policy.enforce.level != Level::Privileged);
     if errors.is_empty() && is_free {
         if is_pod {
-            count(input, |metrics| metrics.count_evaluation(true, policy.enforce, Mode::Enforce, input));
+            count(input, |metrics| {
+                metrics.count_evaluation(true, policy.enforce, EvaluationMode::Enforce, input)
+            });
             findings.annotate("enforce-policy", LevelVersion::default().to_string());
         }
         return Ok(());
@@ -96,10 +98,10 @@ fn evaluate(
     if is_pod {
         findings.annotate("enforce-policy", policy.enforce.to_string());
         rejection = violation(policy.enforce);
-        count_evaluation(rejection.is_none(), policy.enforce, Mode::Enforce);
+        count_evaluation(rejection.is_none(), policy.enforce, EvaluationMode::Enforce);
     }
     if let Some(violation) = violation(policy.audit) {
-        count_evaluation(false, policy.audit, Mode::Audit);
+        count_evaluation(false, policy.audit, EvaluationMode::Audit);
         findings.annotate("audit-violations", format!("would {violation}"));
     }
     match rejection {
@@ -109,7 +111,7 @@ fn evaluate(
         None => {
             let warned = violation(policy.warn).map(|violation| format!("would {violation}"));
             if warned.is_some() {
-                count_evaluation(false, policy.warn, Mode::Warn);
+                count_evaluation(false, policy.warn, EvaluationMode::Warn);
             }
             findings.warnings.extend(warned);
         }

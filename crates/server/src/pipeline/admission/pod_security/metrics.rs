@@ -13,9 +13,9 @@ use crate::webhooks::Operation;
 /// Minor version of the newest rules. Policies of later versions are counted under one label.
 const NEWEST_MINOR: u32 = 37;
 
-/// Mode of a policy.
+/// EvaluationMode of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Mode {
+pub(super) enum EvaluationMode {
     Audit,
     Enforce,
     Warn,
@@ -48,7 +48,7 @@ impl WriteLabels {
 }
 
 /// Level, version and mode of a policy, and its decision.
-type EvaluationLabels = (bool, Level, Option<PolicyVersion>, Mode, WriteLabels);
+type EvaluationLabels = (bool, Level, Option<PolicyVersion>, EvaluationMode, WriteLabels);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -71,13 +71,13 @@ impl PodSecurityMetrics {
         &self,
         is_allowed: bool,
         policy: LevelVersion,
-        mode: Mode,
+        mode: EvaluationMode,
         input: &AdmissionInput<'_>,
     ) {
         let labels = WriteLabels::of(input);
         let is_plain =
             labels.operation == "create" && labels.resource == "pod" && labels.subresource.is_empty();
-        if is_plain && is_allowed && mode == Mode::Enforce && policy.level == Level::Privileged {
+        if is_plain && is_allowed && mode == EvaluationMode::Enforce && policy.level == Level::Privileged {
             self.privileged_creates.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -118,7 +118,8 @@ impl PodSecurityMetrics {
             "Evaluations of policies, without ignored and exempt requests.",
         );
         let write = WriteLabels { operation: "create", resource: "pod", subresource: "".into() };
-        let privileged = (true, Level::Privileged, Some(PolicyVersion::Latest), Mode::Enforce, write);
+        let privileged =
+            (true, Level::Privileged, Some(PolicyVersion::Latest), EvaluationMode::Enforce, write);
         let privileged = (&privileged, &self.privileged_creates.load(Ordering::Relaxed));
         for ((is_allowed, level, version, mode, write), count) in
             [privileged].into_iter().chain(&counts.evaluations)
@@ -131,9 +132,9 @@ impl PodSecurityMetrics {
                 (
                     "mode",
                     match mode {
-                        Mode::Audit => "audit",
-                        Mode::Enforce => "enforce",
-                        Mode::Warn => "warn",
+                        EvaluationMode::Audit => "audit",
+                        EvaluationMode::Enforce => "enforce",
+                        EvaluationMode::Warn => "warn",
                     },
                 ),
             ];
