@@ -7,6 +7,7 @@ use setpoint_authorization::rbac::{Binding, Policy, SubjectCache};
 use setpoint_authorization::{Attributes, Decision, bootstrap};
 use setpoint_controllers::api_service_availability::RemoteAvailability;
 use setpoint_controllers::authentication_trust::AuthenticationTrust;
+use setpoint_controllers::certificate_expiry::CertificateExpiry;
 use setpoint_controllers::lease_holder::LeaseHolder;
 use setpoint_controllers::legacy_token_tracking::LegacyTokenTracking;
 use setpoint_reconcile::Controller;
@@ -29,6 +30,8 @@ const INFORMER: &str = "read through a shared informer";
 const NAMESPACED: &str = "the role is bound in the namespaces of the keys";
 /// Upstream reads the subresource `scale`, which its role allows in all groups; the world has whole objects.
 const SCALE: &str = "upstream reads the scale";
+/// Upstream has no such watch: it checks a policy again only when the policy changes.
+const SCHEMAS: &str = "upstream reads the schemas of definitions from the OpenAPI documents";
 /// Enqueues keys only; upstream has another trigger.
 const TRIGGER: &str = "only a trigger: upstream repeats failed writes after a pause, or at an interval";
 
@@ -56,6 +59,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("serviceaccount-controller", "serviceaccounts", INFORMER),
     ("storage-version-migrator-controller", "storageversionmigrations.storagemigration.k8s.io", INFORMER),
     ("token-cleaner-controller", "secrets", NAMESPACED),
+    ("validatingadmissionpolicy-status-controller", "customresourcedefinitions.apiextensions.k8s.io", SCHEMAS),
 ];
 
 fn all_planners() -> Vec<Box<dyn Controller>> {
@@ -63,6 +67,7 @@ fn all_planners() -> Vec<Box<dyn Controller>> {
     all.push(Box::new(LeaseHolder { lease: "kube-scheduler", identity: "me".to_owned() }));
     all.push(Box::new(RemoteAvailability));
     all.push(Box::new(AuthenticationTrust));
+    all.push(Box::new(CertificateExpiry));
     all.push(Box::new(LegacyTokenTracking));
     all
 }
