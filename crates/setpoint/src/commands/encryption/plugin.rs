@@ -147,7 +147,7 @@ impl PluginClient {
         let response = self.call("Encrypt", request.expose()).await?;
         let response = EncryptResponse::decode(&response).map_err(|error| format!("Encrypt: {error}"))?;
         keys.install(&seed, response, &key_id, requested_at)?;
-        tracing::info!(provider = %self.settings.name, key_id_hash = key_id_hash(&key_id), "made a new data key");
+        tracing::debug!(provider = %self.settings.name, key_id_hash = key_id_hash(&key_id), "made a new data key");
         Ok(())
     }
 
