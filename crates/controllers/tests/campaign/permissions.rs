@@ -59,7 +59,11 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("serviceaccount-controller", "serviceaccounts", INFORMER),
     ("storage-version-migrator-controller", "storageversionmigrations.storagemigration.k8s.io", INFORMER),
     ("token-cleaner-controller", "secrets", NAMESPACED),
-    ("validatingadmissionpolicy-status-controller", "customresourcedefinitions.apiextensions.k8s.io", SCHEMAS),
+    (
+        "validatingadmissionpolicy-status-controller",
+        "customresourcedefinitions.apiextensions.k8s.io",
+        SCHEMAS,
+    ),
 ];
 
 fn all_planners() -> Vec<Box<dyn Controller>> {

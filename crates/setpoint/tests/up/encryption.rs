@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use super::kms_plugin::{Behavior, KmsPlugin};
-use super::{Server, command};
+use super::{Server, command, failure};
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 /// Occurs in a Secret: its base64, as the API has it, and its label.
