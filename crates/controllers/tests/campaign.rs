@@ -2,7 +2,7 @@
 //!
 //! `SETPOINT_SIM_SEEDS` is the number of seeds (default 2000); `SETPOINT_SIM_SEED` replays one and prints its
 //! end state; `SETPOINT_SIM_SURVEY` continues after failures and prints each on a line. An eighth as many seeds run with
-//! custom resources and webhooks only, and a sixteenth with the operator of the examples.
+//! custom resources and webhooks only.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "campaign/bounds.rs"]
@@ -19,8 +19,6 @@ mod planners;
 mod properties;
 #[path = "campaign/quota_walk.rs"]
 mod quota_walk;
-#[path = "campaign/websites.rs"]
-mod websites;
 
 use std::time::Duration;
 
@@ -58,7 +56,6 @@ const SETUP: Setup = Setup {
     waits_by_wall_clock: false,
     ignores_webhooks: false,
     scenarios: &[],
-    own_scenario: None,
 };
 
 /// Number of threads that run seeds in parallel.

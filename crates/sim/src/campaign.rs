@@ -30,7 +30,6 @@ use crate::cluster::{Cluster, Controllers};
 use coverage::CoverageMarks;
 use run::CampaignRun;
 use schedule::Schedule;
-use users::{OwnScenario, UserScenario};
 
 /// Minimum number of objects that users create per seed.
 const OBJECTS_MIN: u64 = 6;
@@ -78,8 +77,6 @@ pub struct Setup {
     pub ignores_webhooks: bool,
     /// Names of the user scenarios of every seed; if empty, each seed draws some.
     pub scenarios: &'static [&'static str],
-    /// Scenario of the test itself, which every seed has besides the others.
-    pub own_scenario: Option<&'static OwnScenario>,
 }
 
 impl Setup {
@@ -93,12 +90,6 @@ impl Setup {
             schedule.scenarios = (0..users::ALL.len()).filter(is_named).collect();
         }
         schedule
-    }
-
-    /// Returns the scenarios of a schedule, and that of the test.
-    fn scenarios_of(&self, schedule: &Schedule) -> Vec<&'static UserScenario> {
-        let drawn = schedule.scenarios.iter().map(|number| &users::ALL[*number]);
-        drawn.chain(self.own_scenario.map(|own| &own.scenario)).collect()
     }
 }
 

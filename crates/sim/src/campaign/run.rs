@@ -17,7 +17,7 @@ use super::ground_truth::GroundTruth;
 use super::machine::Machine;
 use super::nodes::NodeLoop;
 use super::schedule::{Schedule, ScheduleAction, ScheduleStep};
-use super::users::{self, OwnScenario, UserScenario, UserSession};
+use super::users::{self, UserSession};
 use crate::campaign::{Setup, path};
 use crate::cluster::Cluster;
 
@@ -73,8 +73,7 @@ pub struct CampaignRun {
     calm: bool,
     /// `true` if the loop lost its memos, and will emit Events again at the next resync.
     lost_memos: bool,
-    scenarios: Vec<&'static UserScenario>,
-    own_scenario: Option<&'static OwnScenario>,
+    scenarios: Vec<usize>,
     seed: u64,
     /// Times by which the clock was set back and forward.
     clock_offset: (Duration, Duration),
@@ -119,15 +118,14 @@ impl CampaignRun {
             machine,
             calm: schedule.calm,
             lost_memos: false,
-            scenarios: setup.scenarios_of(schedule),
-            own_scenario: setup.own_scenario,
+            scenarios: schedule.scenarios.clone(),
             seed: schedule.seed,
             clock_offset: (Duration::ZERO, Duration::ZERO),
             waits_by_wall_clock: setup.waits_by_wall_clock,
         };
         run.cluster.webhooks.is_bypassed = setup.ignores_webhooks;
-        for scenario in run.scenarios.clone() {
-            (scenario.begin)(&mut run.session());
+        for number in schedule.scenarios.clone() {
+            (users::ALL[number].begin)(&mut run.session());
         }
         run.check().expect("checks pass before the first fault");
         run
@@ -317,8 +315,8 @@ impl CampaignRun {
     }
 
     fn edit(&mut self) {
-        let scenario = self.scenarios[self.cluster.rng.usize(..self.scenarios.len())];
-        let edited = (scenario.edit)(&mut self.session());
+        let number = self.scenarios[self.cluster.rng.usize(..self.scenarios.len())];
+        let edited = (users::ALL[number].edit)(&mut self.session());
         match edited {
             Ok(_) => self.marks.record("edit"),
             Err(_) if self.machine.is_disk_full() => self.marks.record("full disk rejected a user"),
@@ -418,7 +416,6 @@ impl CampaignRun {
         }
         let world = &self.ground_truth.world;
         checks::check_converged(&world.reader())?;
-        self.own_scenario.map_or(Ok(()), |own| (own.check_converged)(&self.cluster))?;
         self.checks.iter().try_for_each(|check| check.check_final(&world.reader()))?;
         let gaps = self.cluster.engine.gaps(self.cluster.now, Seed(7));
         if !gaps.is_empty() {

@@ -42,19 +42,11 @@ pub struct UserScenario {
     pub edit: fn(&mut UserSession<'_>) -> EditResult,
 }
 
-/// User scenario of a test, for a controller of its own.
-pub struct OwnScenario {
-    /// The objects and their user.
-    pub scenario: UserScenario,
-    /// Checks the converged state of the objects.
-    pub check_converged: fn(&Cluster) -> Result<(), String>,
-}
-
 /// Number of scenarios with built-in resources only, which come first in [`ALL`].
 pub const BUILT_IN: usize = 15;
 
 /// All scenarios.
-pub static ALL: [UserScenario; 17] = [
+pub const ALL: [UserScenario; 17] = [
     UserScenario { name: "deployment", begin: rollouts::begin_rolling, edit: rollouts::edit_rolling },
     UserScenario {
         name: "recreated deployment",
