@@ -1,6 +1,6 @@
 //! Bootstrap policy: the roles and bindings that every cluster starts with, those of upstream.
 //!
-//! They are tables: [`objects`] makes API objects of them, and [`reconcile`] brings a stored object up to date at each
+//! They are tables: [`objects`] makes API objects of them, and [`reconcile()`] brings a stored object up to date at each
 //! start. It adds what is missing and removes nothing, so an administrator's additions stay; an object with the
 //! annotation `rbac.authorization.kubernetes.io/autoupdate: "false"` is not changed at all.
 //!

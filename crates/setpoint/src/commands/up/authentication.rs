@@ -61,7 +61,7 @@ pub struct AuthenticationArgs {
 #[derive(Clone, Debug, clap::Args)]
 struct ServiceAccountArgs {
     /// Issuer of service account tokens; if repeated, the first signs and all are accepted [default:
-    /// https://kubernetes.default.svc.cluster.local]
+    /// `https://kubernetes.default.svc.cluster.local`]
     #[arg(long, value_name = "ISSUER")]
     service_account_issuer: Vec<String>,
     /// File with PEM-encoded RSA or ECDSA keys that verify service account tokens, in addition to the key that signs
