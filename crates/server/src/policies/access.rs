@@ -1,4 +1,4 @@
-//! Access check of policies: whoever writes a policy or binding must be allowed to read its parameters, because its
+//! Access check of policies: the author of a policy or binding needs permission to read its parameters, because its
 //! expressions can reveal them.
 
 use setpoint_api::field_error::{ErrorList, FieldError, Path};
